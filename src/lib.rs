@@ -1,0 +1,16 @@
+//! oo: a supervisor and launcher for headless Claude Code runs that tells the truth about them.
+//!
+//! The layers, each of which knows only those below it:
+//!
+//! - `cli` and `cmd`: the command line, one verb a file;
+//! - `run`, `session`, `inbox`, `doorman`: what oo is about;
+//! - [`store`]: every path, atomic files, JSON lines, locks;
+//! - [`platform`]: processes, descriptors, signals, the environment, the clock.
+//!
+//! `ui` is the only writer to stdout and stderr. Results travel up as values: domain, verb,
+//! output, exit code. `docs/architecture.md` draws the whole.
+
+pub mod error;
+pub mod exit;
+pub mod platform;
+pub mod store;

@@ -1,0 +1,127 @@
+//! Append-only files of JSON lines: lineage, receipts.
+//!
+//! A line is one `write(2)` on an `O_APPEND` descriptor, so that writers do not tear each other's
+//! lines. A writer that dies mid-line can leave a torn end; the next one closes it with a line
+//! feed of its own, and readers tell a torn last line from a bad one in the middle.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, Result};
+
+/// An append-only file of JSON lines.
+#[derive(Debug)]
+pub struct Ledger {
+    path: PathBuf,
+}
+
+/// What a ledger holds.
+#[derive(Debug)]
+pub struct LedgerLines<T> {
+    /// The lines that parse, in order.
+    pub lines: Vec<T>,
+    /// Numbers (from 1) of lines that do not parse, but for a torn last one.
+    pub bad: Vec<usize>,
+    /// Whether the last line has no line feed and does not parse.
+    pub torn: bool,
+}
+
+impl Ledger {
+    /// The ledger at `path`; nothing is created.
+    #[must_use]
+    pub const fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Appends one line, in one write.
+    ///
+    /// # Errors
+    /// When it cannot be opened or written whole.
+    pub fn append<T: Serialize>(&self, line: &T) -> Result<()> {
+        let fail = |act| move |e| Error::io(act, &self.path, e);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&self.path)
+            .map_err(fail("open"))?;
+        let mut bytes = Vec::with_capacity(256);
+        if ends_torn(&mut file).map_err(fail("read"))? {
+            bytes.push(b'\n');
+        }
+        serde_json::to_writer(&mut bytes, line)
+            .map_err(|e| Error::failed(format!("cannot encode {}: {e}", self.path.display())))?;
+        bytes.push(b'\n');
+        let written = file.write(&bytes).map_err(fail("append to"))?;
+        if written != bytes.len() {
+            let short = io::Error::new(io::ErrorKind::StorageFull, "the line was cut short");
+            return Err(fail("append to")(short));
+        }
+        Ok(())
+    }
+
+    /// Reads every line; an absent file has none.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<LedgerLines<T>> {
+        let bytes = match std::fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(e) => return Err(Error::io("read", &self.path, e)),
+        };
+        let mut found = LedgerLines { lines: Vec::new(), bad: Vec::new(), torn: false };
+        for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let whole = line.ends_with(b"\n");
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            match serde_json::from_slice(line) {
+                Ok(value) => found.lines.push(value),
+                Err(_) if !whole => found.torn = true,
+                Err(_) => found.bad.push(index + 1),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn ends_torn(file: &mut File) -> io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_end_is_closed_and_told_from_a_bad_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::at(folder.path().join("ledger"));
+        ledger.append(&1).unwrap();
+        std::fs::write(ledger.path(), "1\n{\"tor").unwrap();
+        let found: LedgerLines<u32> = ledger.read().unwrap();
+        assert_eq!((found.lines, found.bad, found.torn), (vec![1], vec![], true));
+        ledger.append(&2).unwrap();
+        let found: LedgerLines<u32> = ledger.read().unwrap();
+        assert_eq!((found.lines, found.bad, found.torn), (vec![1, 2], vec![2], false));
+    }
+}

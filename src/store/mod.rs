@@ -1,0 +1,17 @@
+//! What oo keeps on disk: where it lies and how it is written.
+//!
+//! - Folders are 0700 and files 0600; a state folder that others can enter is refused.
+//! - A file that is replaced is written beside itself, synced, renamed, and its folder synced.
+//! - A ledger line is one `write(2)` on an `O_APPEND` descriptor.
+//! - Lock files are never unlinked.
+//! - What cannot be parsed is an error with its path, never an empty value.
+
+mod file;
+mod ledger;
+mod lock;
+mod state;
+
+pub use file::{create_private, read_json, replace, replace_json, replace_unsynced, sync_folder};
+pub use ledger::{Ledger, LedgerLines};
+pub use lock::{Lock, LockError};
+pub use state::{RunFiles, StateDir};
