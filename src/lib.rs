@@ -13,4 +13,5 @@
 pub mod error;
 pub mod exit;
 pub mod platform;
+pub mod session;
 pub mod store;

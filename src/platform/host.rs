@@ -41,3 +41,14 @@ pub fn boot_id() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned())
 }
+
+/// The machine's own id, from `/etc/machine-id` or where D-Bus keeps it.
+#[must_use]
+pub fn machine_id() -> Option<String> {
+    ["/etc/machine-id", "/var/lib/dbus/machine-id"]
+        .iter()
+        .find_map(|path| {
+            let text = std::fs::read_to_string(path).ok()?;
+            Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+        })
+}
