@@ -12,6 +12,7 @@
 
 pub mod error;
 pub mod exit;
+pub mod inbox;
 pub mod platform;
 pub mod session;
 pub mod store;
