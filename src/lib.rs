@@ -10,6 +10,8 @@
 //! `ui` is the only writer to stdout and stderr. Results travel up as values: domain, verb,
 //! output, exit code. `docs/architecture.md` draws the whole.
 
+pub mod cmd;
+pub mod doorman;
 pub mod error;
 pub mod exit;
 pub mod inbox;
