@@ -20,6 +20,8 @@ use super::environment::Environment;
 pub struct SpawnPlan {
     /// An absolute path.
     pub program: PathBuf,
+    /// argv[0].
+    pub name: PathBuf,
     /// The arguments, without the program's name.
     pub arguments: Vec<OsString>,
     /// The whole environment of the child.
@@ -135,6 +137,7 @@ fn command(plan: &SpawnPlan) -> Command {
     let share = |file: &File| file.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
     let mut command = Command::new(&plan.program);
     command
+        .arg0(&plan.name)
         .args(&plan.arguments)
         .env_clear()
         .envs(plan.environment.iter())

@@ -36,6 +36,19 @@ pub fn create_private(path: &Path, content: &[u8]) -> Result<File> {
     Ok(file)
 }
 
+/// Creates an empty file (0600) that must not exist yet and to which a child will append.
+///
+/// # Errors
+/// When it exists or cannot be created.
+pub fn create_appending(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create_new(true)
+        .mode(MODE)
+        .open(path)
+        .map_err(|e| Error::io("create", path, e))
+}
+
 /// Replaces a file atomically and durably.
 ///
 /// # Errors
