@@ -47,6 +47,11 @@ fn assert_api_error(done: &Finished, status: u16, kind: &str) {
 on_each_claude!(status_400, |claude| {
     let done = ask(&claude, Reply::error(400), None);
     assert_api_error(&done, 400, "unknown");
+    let said = rows::only(&done.rows(), "result").text("result").to_owned();
+    assert!(
+        said.contains("the script says 400"),
+        "the error's own words: {said}"
+    );
     assert!(rows::all(&done.rows(), "system/api_retry").is_empty());
 });
 

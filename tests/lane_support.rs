@@ -20,7 +20,7 @@ fn a_world_is_private_and_cleared() {
         .filter_map(|l| Some(l.split_once('=')?.0))
         .collect();
     for name in &names {
-        let known = ["HOME", "PATH", "LANG", "TERM", "IS_SANDBOX"].contains(name);
+        let known = ["HOME", "PATH", "TMPDIR", "LANG", "TERM", "IS_SANDBOX"].contains(name);
         let ours = ["OO_", "FAKE_CLAUDE_", "ANTHROPIC_"]
             .iter()
             .any(|p| name.starts_with(p));

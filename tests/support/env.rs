@@ -45,7 +45,7 @@ impl TestEnv {
             .prefix("oo-test-")
             .tempdir()
             .expect("a scratch folder");
-        for folder in ["home", "work", "out"] {
+        for folder in ["home", "work", "out", "tmp"] {
             fs::create_dir(scratch.path().join(folder)).expect("the scratch folder takes folders");
         }
         let own = Uuid::new_v4();
@@ -60,6 +60,8 @@ impl TestEnv {
             started: RefCell::default(),
         };
         env.set("HOME", env.home());
+        // Claude puts its door and its tools' files there.
+        env.set("TMPDIR", env.root().join("tmp"));
         env.set("PATH", "/usr/local/bin:/usr/bin:/bin");
         env.set("LANG", "C.UTF-8");
         env.set("TERM", "dumb");

@@ -14,10 +14,15 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use super::claude::Version;
+
 /// The answers of one conversation, and what only the stand-in can play.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Scenario {
     pub(crate) replies: Vec<Reply>,
+    /// The version that the stand-in plays, when not the newest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<String>,
     /// Misbehaviour of claude itself: for the stand-in only.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub(crate) quirks: Value,
@@ -69,13 +74,19 @@ impl Scenario {
     pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
         Self {
             replies: replies.into_iter().collect(),
-            quirks: Value::Null,
+            ..Self::default()
         }
     }
 
     /// One answer, this text.
     pub(crate) fn says(text: &str) -> Self {
         Self::new([Reply::text(text)])
+    }
+
+    /// As claude of this version does it: heard by the stand-in, while a real one has its own.
+    pub(crate) fn of_version(mut self, version: &Version) -> Self {
+        self.version = Some(version.as_str().to_owned());
+        self
     }
 
     /// What only the stand-in can do wrong.
