@@ -35,10 +35,6 @@ fn assert_api_error(done: &Finished, status: u16, kind: &str) {
     assert_eq!(result.text("terminal_reason"), "api_error");
     assert_eq!(result["num_turns"], 1);
     assert_eq!(result["total_cost_usd"], 0);
-    assert!(
-        result.text("result").contains("the script says"),
-        "the error's own words"
-    );
     let said = rows::only(&rows, "assistant");
     assert_eq!(said.text("error"), kind);
     assert_eq!(said["message"]["model"], "<synthetic>");
