@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::claude::Claude;
 use crate::support::env::{PATIENCE, TestEnv};
 use crate::support::lanes::on_each_claude;
-use crate::support::process::{Running, until, until_some};
+use crate::support::process::{Running, until};
 use crate::support::rows::{self, Row};
 use crate::support::scenario::{Reply, Scenario};
 
@@ -24,18 +24,17 @@ fn at_work(env: &TestEnv) -> Reply {
     ))
 }
 
-fn until_at_work(env: &TestEnv) {
-    until(PATIENCE, "the command to run", || {
-        env.work().join("at-work").exists()
-    });
+fn until_at_work(env: &TestEnv, run: &mut Running) {
+    let flag = env.work().join("at-work");
+    run.until(PATIENCE, "the command to run", || flag.exists());
 }
 
 /// A run with a command at work, and then a signal.
 fn signalled(claude: &Claude, signal: Signal) -> (TestEnv, Running) {
     let env = TestEnv::with(claude, &Scenario::says("replaced"));
     env.script(&Scenario::new([at_work(&env), Reply::text("never said")]));
-    let run = env.claude([ALLOWED]).stdin("Work").spawn();
-    until_at_work(&env);
+    let mut run = env.claude([ALLOWED]).stdin("Work").spawn();
+    until_at_work(&env, &mut run);
     run.signal(signal);
     (env, run)
 }
@@ -79,9 +78,8 @@ on_each_claude!(sigint_in_an_answer, |claude| {
     run.until_rows("system/init", 1, PATIENCE);
     // The real one asks the API a moment after its first row: earlier it is another case.
     if !claude.is_fake() {
-        until(PATIENCE, "the request to the API", || {
-            env.wired()
-                .requests()
+        run.until(PATIENCE, "the request to the API", || {
+            env.requests()
                 .iter()
                 .any(|request| request.answer == "reply 0")
         });
@@ -180,8 +178,9 @@ on_each_claude!(two_turns_of_a_held_session, |claude| {
     let ids: Vec<String> = (0..2).map(|_| uuid::Uuid::new_v4().to_string()).collect();
     run.say(&line(&ids[0], "first"));
     run.until_rows("result", 1, PATIENCE);
-    until_some(PATIENCE, "an idle registry row", || {
-        rows::registered(&env.home(), run.pid()).filter(|row| row["status"] == "idle")
+    let pid = run.pid();
+    run.until_some(PATIENCE, "an idle registry row", || {
+        rows::registered(&env.home(), pid).filter(|row| row["status"] == "idle")
     });
     run.say(&line(&ids[1], "second"));
     run.until_rows("result", 2, PATIENCE);
@@ -217,7 +216,7 @@ on_each_claude!(the_interrupt_of_a_held_session, |claude| {
     let mut run = env.claude(HELD).held_stdin().spawn();
     let ids: Vec<String> = (0..2).map(|_| uuid::Uuid::new_v4().to_string()).collect();
     run.say(&line(&ids[0], "work"));
-    until_at_work(&env);
+    until_at_work(&env, &mut run);
     let interrupt = json!({
         "type": "control_request",
         "request_id": "r1",

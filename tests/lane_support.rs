@@ -1,11 +1,14 @@
 //! The test support itself: what the other tests take for granted.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::claude::Version;
 use crate::support::env::TestEnv;
+use crate::support::mock::Mock;
 use crate::support::process::until;
 use crate::support::scenario::{Reply, Scenario, Tool};
 
@@ -107,6 +110,87 @@ fn a_scenario_has_the_form_that_the_stand_in_reads() {
             { "text": "done", "stop_reason": "max_tokens" },
         ] })
     );
+}
+
+/// Asks the mock as claude does, and returns what it said in a few words.
+fn ask(mock: &Mock, agent: Option<&str>, messages: &[&str]) -> String {
+    let messages: Vec<Value> = messages
+        .iter()
+        .enumerate()
+        .map(|(at, text)| {
+            json!({ "role": if at % 2 == 0 { "user" } else { "assistant" }, "content": text })
+        })
+        .collect();
+    let body = json!({
+        "model": "m", "stream": true, "messages": messages, "tools": [{ "name": "Bash" }],
+    })
+    .to_string();
+    let address = mock.url().trim_start_matches("http://").to_owned();
+    let agent = agent
+        .map(|id| format!("x-claude-code-agent-id: {id}\r\n"))
+        .unwrap_or_default();
+    let mut stream = TcpStream::connect(&address).expect("the mock listens");
+    let length = body.len();
+    let head = format!(
+        "POST /v1/messages?beta=true HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+         x-claude-code-session-id: s\r\n{agent}content-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(head.as_bytes()).expect("the mock reads");
+    let mut answer = String::new();
+    stream
+        .read_to_string(&mut answer)
+        .expect("the mock answers");
+    let status = answer.split(' ').nth(1).unwrap_or_default().to_owned();
+    let delta = answer.lines().find(|line| line.contains("text_delta"));
+    let delta = delta.and_then(|line| line.strip_prefix("data: "));
+    delta.map_or(status, |line| {
+        let event: Value = serde_json::from_str(line).expect("an event holds JSON");
+        event["delta"]["text"].as_str().expect("a text").to_owned()
+    })
+}
+
+#[test]
+fn the_mock_gives_each_conversation_its_own_answers() {
+    let rider = Tool::agent(
+        "look there",
+        [Reply::text("seen"), Reply::text("seen again")],
+    );
+    let mock = Mock::start(&Scenario::new([
+        Reply::tool(rider).saying("go"),
+        Reply::error(529).times(2),
+        Reply::error(404),
+        Reply::text("last"),
+    ]));
+    let main = ["hello", "go", "result"];
+    assert_eq!(ask(&mock, None, &main[..1]), "go");
+    assert_eq!(ask(&mock, Some("a1"), &["please look there"]), "seen");
+    assert_eq!(ask(&mock, None, &main), "529");
+    assert_eq!(ask(&mock, None, &main), "529");
+    assert_eq!(
+        ask(&mock, Some("a1"), &["please look there", "seen", "more"]),
+        "seen again"
+    );
+    assert_eq!(ask(&mock, None, &main), "404");
+    assert_eq!(
+        ask(&mock, None, &main),
+        "404",
+        "the same request gets the same refusal"
+    );
+    assert_eq!(
+        ask(&mock, None, &["hello", "go", "result", "404", "on"]),
+        "last"
+    );
+    assert_eq!(mock.faults(), [""; 0]);
+    assert_eq!(
+        ask(
+            &mock,
+            None,
+            &["hello", "go", "result", "404", "on", "last", "more"]
+        ),
+        "400"
+    );
+    assert_eq!(mock.faults(), ["conversation 0 asked for answer 5 of 4"]);
+    assert_eq!(mock.requests().len(), 9);
 }
 
 #[test]

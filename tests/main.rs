@@ -22,5 +22,6 @@ mod support;
 mod lane_claude;
 mod lane_ends;
 mod lane_errors;
+mod lane_process;
 mod lane_shape;
 mod lane_support;

@@ -13,10 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::claude::{Claude, MODEL, Wired};
+use super::mock::Recorded;
 use super::process::{Finished, Running, Streams, excerpt};
 use super::scenario::Scenario;
 use super::{netns, sweep};
@@ -92,6 +94,28 @@ impl TestEnv {
         &self.wired
     }
 
+    /// The requests that reached the API: none with the stand-in, which has no API.
+    pub(crate) fn requests(&self) -> Vec<Recorded> {
+        self.wired.requests()
+    }
+
+    /// What the stand-in wrote down of each of its processes, in the order of their pids:
+    /// `argv`, `env`, `fds`, `cwd`, `stdin`, …
+    pub(crate) fn recorded_starts(&self) -> Vec<Value> {
+        assert!(
+            self.wired.claude().is_fake(),
+            "a real claude writes no record"
+        );
+        let files = files_below(&self.wired.record());
+        let records = files
+            .iter()
+            .filter(|path| path.extension() == Some(OsStr::new("json")));
+        records
+            .map(|path| fs::read(path).expect("a record is readable"))
+            .map(|text| serde_json::from_slice(&text).expect("a record is JSON"))
+            .collect()
+    }
+
     /// The scratch folder that holds all the others.
     pub(crate) fn root(&self) -> &Path {
         self.scratch.path()
@@ -109,6 +133,11 @@ impl TestEnv {
     /// oo's state folder, which it has to find by itself.
     pub(crate) fn state(&self) -> PathBuf {
         self.home().join(".local/state/oo")
+    }
+
+    /// The folder of a run.
+    pub(crate) fn run_folder(&self, run: &str) -> PathBuf {
+        self.state().join("runs").join(run)
     }
 
     /// Writes a file into the working folder.
@@ -182,7 +211,7 @@ impl TestEnv {
                 print_file(&name, &path, 8_000);
             }
         }
-        for request in self.wired.requests() {
+        for request in self.requests() {
             let messages = request.body["messages"].as_array().map_or(0, Vec::len);
             eprintln!(
                 "-- request {} agent {:?}, {messages} messages: {}",

@@ -4,6 +4,7 @@
 //! the program leads a session of its own; every wait has a deadline, after which the whole
 //! session is killed and the test fails; nothing sleeps for luck.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::fd::AsFd;
@@ -176,23 +177,44 @@ impl Running {
         self.status.is_some()
     }
 
+    /// Waits until `holds`; fails at the deadline, and at once when the program has ended without.
+    #[track_caller]
+    pub(crate) fn until(&mut self, limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+        self.until_some(limit, what, || holds().then_some(()));
+    }
+
+    /// Waits until `found` finds something; fails at the deadline, and at once when the program
+    /// has ended without.
+    #[track_caller]
+    pub(crate) fn until_some<T>(
+        &mut self,
+        limit: Duration,
+        what: &str,
+        mut found: impl FnMut() -> Option<T>,
+    ) -> T {
+        until_some(limit, what, || {
+            // Asked first: what it did before its end counts.
+            let ended = self.has_ended();
+            let value = found();
+            assert!(
+                value.is_some() || !ended,
+                "{} ended before: {what}",
+                self.shown
+            );
+            value
+        })
+    }
+
     /// Waits for `count` rows of a kind (`system/api_retry`, `result`); fails when the program
     /// ends first.
     #[track_caller]
     pub(crate) fn until_rows(&mut self, kind: &str, count: usize, limit: Duration) -> Vec<Row> {
-        until_some(
-            limit,
-            &format!("{count} × {kind} from {}", self.shown),
-            || {
-                let ended = self.has_ended();
-                let rows: Vec<Row> = self.rows().into_iter().filter(|row| row.is(kind)).collect();
-                if rows.len() >= count {
-                    return Some(rows);
-                }
-                assert!(!ended, "{} ended before {count} × {kind}", self.shown);
-                None
-            },
-        )
+        let stdout = self.streams.stdout.clone();
+        self.until_some(limit, &format!("{count} × {kind}"), || {
+            let rows = rows::complete(&read(&stdout));
+            let rows: Vec<Row> = rows.into_iter().filter(|row| row.is(kind)).collect();
+            (rows.len() >= count).then_some(rows)
+        })
     }
 
     /// Waits for the end. At the deadline the program's whole session is killed and the test
@@ -273,6 +295,17 @@ impl Finished {
 /// Kills a group of our own: the program leads it, since it leads its session.
 fn kill_group(leader: i32) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(leader), Signal::SIGKILL);
+}
+
+/// The environment that a live process of ours was started with.
+#[track_caller]
+pub(crate) fn environment_of(pid: u32) -> BTreeMap<String, String> {
+    let text = fs::read(format!("/proc/{pid}/environ")).expect("the process lives and is ours");
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 fn read(path: &Path) -> String {
