@@ -13,7 +13,7 @@ use std::net::TcpListener;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -54,20 +54,14 @@ pub(crate) fn unavailable() -> Option<&'static str> {
 /// Runs one test of this binary by its name inside the walls, and fails as it fails.
 #[track_caller]
 pub(crate) fn run_inside(test: &str, limit: Duration) {
-    let marker = Uuid::new_v4().to_string();
     let scratch = tempfile::tempdir().expect("a scratch folder");
-    let mut command = unshare();
-    command
-        .arg(std::env::current_exe().expect("a process knows its own path"))
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(INSIDE, &marker)
-        .env(OUTSIDE_NET, namespace());
+    let (mut command, guard) = walled();
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     let streams = Streams {
         stdout: scratch.path().join("out"),
         stderr: scratch.path().join("err"),
     };
     let running = Running::start(command, Stdio::null(), streams);
-    let guard = SweepOnDrop(marker);
     // On a panic of `wait` the guard still sweeps.
     let Finished {
         code,
@@ -83,6 +77,25 @@ pub(crate) fn run_inside(test: &str, limit: Duration) {
         excerpt(&stdout, 20_000),
         excerpt(&stderr, 60_000)
     );
+}
+
+/// Runs this whole program again inside the walls with these arguments, its output where ours
+/// goes, and ends what it left behind.
+pub(crate) fn again_inside(arguments: &[String]) -> ExitStatus {
+    let (mut command, _guard) = walled();
+    let status = command.args(arguments).status();
+    status.expect("unshare could be run before")
+}
+
+/// This very program inside the walls. Everything that it starts is ended with the guard.
+fn walled() -> (Command, SweepOnDrop) {
+    let marker = Uuid::new_v4().to_string();
+    let mut command = unshare();
+    command
+        .arg(std::env::current_exe().expect("a process knows its own path"))
+        .env(INSIDE, &marker)
+        .env(OUTSIDE_NET, namespace());
+    (command, SweepOnDrop(marker))
 }
 
 /// Brings up loopback and makes sure that there is nothing else. To be called inside.
