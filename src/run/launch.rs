@@ -2,6 +2,9 @@
 //!
 //! Locks, run folder, prompt, inbox and ledger entry are there first; if any of them cannot be
 //! made, nothing was spawned and the run folder is taken away again.
+//!
+//! Of all this only `process.json`, which comes next, has to be on disk before claude runs. What
+//! is new here is synced while claude starts: [`Prepared::sync`].
 
 use std::fs::File;
 use std::time::Duration;
@@ -57,7 +60,6 @@ pub fn prepare(
         let streams = write_files(state, &files, &spec, prompt)?;
         inbox.create()?;
         record_lineage(state, &spec)?;
-        store::sync_folder(files.root())?;
         Ok((run_lock, streams))
     };
     match fill() {
@@ -76,6 +78,20 @@ pub fn prepare(
 }
 
 impl Prepared {
+    /// Puts the prompt and the spec on disk. Their names are there already: the folder was synced
+    /// with `process.json`.
+    ///
+    /// # Errors
+    /// When one of them cannot be synced.
+    pub fn sync(&self) -> Result<()> {
+        for path in [self.files.prompt(), self.files.spec()] {
+            File::open(&path)
+                .and_then(|file| file.sync_data())
+                .map_err(|e| Error::io("sync", &path, e))?;
+        }
+        Ok(())
+    }
+
     /// What is to be executed.
     ///
     /// # Errors
@@ -111,9 +127,7 @@ fn write_files(
     if spec.doorman == DoormanMode::Injected {
         store::create_private(&files.mcp(), &mcp_config::document(state)?)?;
     }
-    store::create_private(&files.prompt(), prompt)?
-        .sync_data()
-        .map_err(|e| Error::io("sync", &files.prompt(), e))?;
+    store::create_private(&files.prompt(), prompt)?;
     let spec_text = serde_json::to_vec_pretty(spec)
         .map_err(|e| Error::refused(format!("cannot encode {}: {e}", files.spec().display())))?;
     let streams = Streams {
@@ -123,9 +137,7 @@ fn write_files(
         stderr: store::create_appending(&files.stderr())?,
     };
     // Last of all: a folder with a spec is a run.
-    store::create_private(&files.spec(), &spec_text)?
-        .sync_data()
-        .map_err(|e| Error::io("sync", &files.spec(), e))?;
+    store::create_private(&files.spec(), &spec_text)?;
     Ok(streams)
 }
 

@@ -123,7 +123,13 @@ pub async fn supervise(
             }
             match gated.release() {
                 Err(e) => Ending::NotSpawned(e.to_string()),
-                Ok(child) => run.watch(child, &ended, &watch, signals, observer).await?,
+                Ok(child) => {
+                    // While claude starts; a disk that fails here does not end the run.
+                    if let Err(error) = run.prepared.sync() {
+                        run.notes.push(error.to_string());
+                    }
+                    run.watch(child, &ended, &watch, signals, observer).await?
+                }
             }
         }
     };
