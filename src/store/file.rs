@@ -1,7 +1,7 @@
 //! Writing files so that a reader sees the old one or the new one, whole, and nothing else.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -15,8 +15,8 @@ const MODE: u32 = 0o600;
 
 /// Creates a file (0600) that must not exist yet, with `content`.
 ///
-/// It is not synced: a new run's files become durable together, by one [`sync_folder`] and the
-/// synced `process.json` that ends the preparation.
+/// It is not synced: the files of a new run become durable after claude was let go, and their
+/// names with `process.json`.
 ///
 /// # Errors
 /// When it exists or cannot be written; then it is not left half-written.
@@ -54,7 +54,7 @@ pub fn create_appending(path: &Path) -> Result<File> {
 /// # Errors
 /// When it cannot be written; then the old content stays.
 pub fn replace(path: &Path, content: &[u8]) -> Result<()> {
-    write_beside(path, content, true)?;
+    write_beside(path, true, |file| file.write_all(content))?;
     sync_folder(folder_of(path))
 }
 
@@ -63,15 +63,22 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<()> {
 /// # Errors
 /// When it cannot be written; then the old content stays.
 pub fn replace_unsynced(path: &Path, content: &[u8]) -> Result<()> {
-    write_beside(path, content, false)
+    write_beside(path, false, |file| file.write_all(content))
 }
 
-/// Replaces a file by a JSON document with a line feed behind it; see [`replace`].
+/// Replaces a file by a JSON document with a line feed behind it; see [`replace`]. The text is
+/// written as it is made: an answer in it may have many MiB.
 ///
 /// # Errors
 /// As [`replace`].
 pub fn replace_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
-    replace(path, &json_document(path, value)?)
+    write_beside(path, true, |file| {
+        let mut out = BufWriter::new(file);
+        serde_json::to_writer_pretty(&mut out, value)?;
+        out.write_all(b"\n")?;
+        out.flush()
+    })?;
+    sync_folder(folder_of(path))
 }
 
 /// A file's JSON document.
@@ -81,7 +88,7 @@ pub fn replace_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let bytes = std::fs::read(path).map_err(|e| {
         let kind = match e.kind() {
-            std::io::ErrorKind::NotFound => Kind::NotFound,
+            io::ErrorKind::NotFound => Kind::NotFound,
             _ => Kind::Failed,
         };
         Error::io("read", path, e).with_kind(kind)
@@ -100,20 +107,17 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
         .map_err(|e| Error::io("sync", folder, e))
 }
 
-fn json_document<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec_pretty(value)
-        .map_err(|e| Error::failed(format!("cannot encode {}: {e}", path.display())))?;
-    bytes.push(b'\n');
-    Ok(bytes)
-}
-
-fn write_beside(path: &Path, content: &[u8], durable: bool) -> Result<()> {
-    let written = || -> std::io::Result<()> {
+fn write_beside(
+    path: &Path,
+    durable: bool,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<()> {
+    let written = || -> io::Result<()> {
         // tempfile creates it 0600 and takes it away again if anything below fails.
         let mut beside = tempfile::Builder::new()
             .prefix(".oo-")
             .tempfile_in(folder_of(path))?;
-        beside.write_all(content)?;
+        write(beside.as_file_mut())?;
         if durable {
             beside.as_file().sync_data()?;
         }

@@ -39,10 +39,11 @@ impl Console {
     /// # Errors
     /// When stdout is closed or full.
     pub fn document<T: Serialize>(self, value: &T) -> Result<()> {
-        let text = serde_json::to_string_pretty(value)
-            .map_err(|e| Error::failed(format!("cannot encode the answer: {e}")))?;
-        let mut out = stdout();
-        writeln!(out, "{text}")
+        // Written as it is made: an answer may have many MiB.
+        let mut out = io::BufWriter::new(stdout());
+        serde_json::to_writer_pretty(&mut out, value)
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(out))
             .and_then(|()| out.flush())
             .map_err(unwritten)
     }
