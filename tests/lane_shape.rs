@@ -5,6 +5,7 @@
 //! type. Both are run inside the walls.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::support::claude::Claude;
 use crate::support::env::TestEnv;
@@ -214,7 +215,7 @@ on_real_claude!(a_rider_and_a_background_command, |claude| {
     ]);
     assert_same_shape(&claude, &scenario);
     let scenario = Scenario::new([
-        Reply::tool(Tool::background("sleep 1")),
+        Reply::tool(Tool::background("sleep 2")),
         Reply::text("it runs"),
         Reply::text("it ran"),
     ]);
