@@ -25,3 +25,4 @@ mod lane_errors;
 mod lane_process;
 mod lane_shape;
 mod lane_support;
+mod start;
