@@ -26,3 +26,5 @@ mod lane_process;
 mod lane_shape;
 mod lane_support;
 mod start;
+mod start_clocks;
+mod start_refused;
