@@ -3,6 +3,14 @@
 //! A shell plays claude here: the doorman's variable `OO_CLAUDE` names the shell's file, and a
 //! registry row is written for it. fake-claude plays it better, in the tests of `oo start`.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test starts processes and writes files, and ends at what it did not expect"
+)]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
