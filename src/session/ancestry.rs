@@ -376,7 +376,8 @@ mod tests {
     #[test]
     fn the_nearest_row_outranks_a_nearer_executable() {
         // pid, row, claude executable with its argument: nearest first.
-        let table: [(Vec<Ancestor>, Option<(i32, Option<&str>)>); 6] = [
+        type Expected = Option<(i32, Option<&'static str>)>;
+        let table: [(Vec<Ancestor>, Expected); 6] = [
             (vec![], None),
             (vec![ancestor(5, None, None)], None),
             (

@@ -346,7 +346,7 @@ pub(super) mod tests {
         let mut reused = row.clone();
         reused.process.proc_start = "1".to_owned();
         assert!(!reused.live());
-        let mut elsewhere = row.clone();
+        let mut elsewhere = row;
         elsewhere.pid_domain = None;
         assert!(!elsewhere.live());
     }
