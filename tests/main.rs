@@ -19,6 +19,7 @@
 
 mod support;
 
+mod doorman;
 mod lane_claude;
 mod lane_ends;
 mod lane_errors;
