@@ -46,7 +46,13 @@ on_each_claude!(a_turn_that_takes_too_long, |claude| {
         "{result:#}"
     );
     // The interrupt was enough: claude said so itself, and its tool is gone.
-    assert_eq!(result["terminal_reason"], "aborted_tools");
+    assert!(
+        result["terminal_reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("aborted_"),
+        "{result:#}"
+    );
     assert_eq!(env.alive(), [] as [i32; 0]);
 });
 
