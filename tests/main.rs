@@ -28,4 +28,5 @@ mod lane_shape;
 mod lane_support;
 mod start;
 mod start_clocks;
+mod start_descriptors;
 mod start_refused;

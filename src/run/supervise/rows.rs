@@ -105,6 +105,8 @@ impl Run {
     pub(super) fn read_heartbeat(&mut self) {
         if let Ok(Some(beat)) = Heartbeat::read(&self.inbox.heartbeat())
             && beat.is_fresh()
+            // Another session's claude could hold the inbox by a doorman of its own.
+            && beat.peer_pid == self.record.as_ref().map(|record| record.claude.pid)
         {
             self.heartbeat = Some(beat);
         }
