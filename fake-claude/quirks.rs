@@ -300,4 +300,32 @@ mod tests {
         assert_eq!(from_hex("ff0a"), Some(vec![255, 10]));
         assert_eq!(from_hex("f"), None);
     }
+
+    /// Every snippet of the reference can be played.
+    #[test]
+    fn the_reference_is_playable() {
+        let reference = include_str!("README.md");
+        let table = reference.split("## Field reports").nth(1).unwrap();
+        let mut played = 0;
+        for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
+            for snippet in row.split('`').skip(1).step_by(2) {
+                let script = match snippet.chars().next() {
+                    Some('"') if snippet.contains(':') => {
+                        let quirks = snippet.strip_prefix("\"quirks\": {").map_or_else(
+                            || snippet.to_owned(),
+                            |rest| rest.trim_end_matches('}').to_owned(),
+                        );
+                        format!(r#"{{"replies":[],"quirks":{{{quirks}}}}}"#)
+                    }
+                    Some('{') => format!(r#"{{"replies":[{snippet}]}}"#),
+                    _ => continue,
+                };
+                played += 1;
+                if let Err(error) = crate::script::Script::parse(&script) {
+                    panic!("{script}: {error}");
+                }
+            }
+        }
+        assert!(played > 30, "only {played} snippets were found");
+    }
 }

@@ -19,6 +19,8 @@
 
 mod support;
 
+mod fake_claude;
+
 mod lane_claude;
 mod lane_ends;
 mod lane_errors;
