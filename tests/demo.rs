@@ -40,7 +40,13 @@ impl Stage<'_> {
         std::fs::write(&script_file, script).expect("the scratch folder takes files");
         let words: Vec<String> = args
             .iter()
-            .map(|arg| if arg.contains(' ') { format!("\"{arg}\"") } else { (*arg).to_owned() })
+            .map(|arg| {
+                if arg.contains(' ') {
+                    format!("\"{arg}\"")
+                } else {
+                    (*arg).to_owned()
+                }
+            })
             .collect();
         println!("\n$ oo {}", words.join(" "));
         let output = Command::new(OO)
@@ -74,8 +80,17 @@ fn main() -> ExitCode {
     println!("A start on the stand-in for claude, in a scratch folder. No account is needed.");
 
     let prompt = "fix the flaky test";
-    let (code, answer) =
-        stage.play(SCRIPT, &["start", prompt, "--permission-mode", "bypassPermissions", "--name", "demo"]);
+    let (code, answer) = stage.play(
+        SCRIPT,
+        &[
+            "start",
+            prompt,
+            "--permission-mode",
+            "bypassPermissions",
+            "--name",
+            "demo",
+        ],
+    );
     print!("{answer}");
     println!("(exit code {code}: the answer alone is on stdout)");
     let mut fine = code == 0 && answer.contains("waits for luck");

@@ -20,6 +20,8 @@
 mod support;
 
 mod doorman;
+mod fake_claude;
+
 mod lane_claude;
 mod lane_ends;
 mod lane_errors;

@@ -13,8 +13,8 @@ use crate::support::process::Finished;
 fn descriptors(env: &TestEnv) -> BTreeMap<i32, String> {
     let starts = env.recorded_starts();
     assert_eq!(starts.len(), 1, "{starts:?}");
-    let found: BTreeMap<String, String> = serde_json::from_value(starts[0]["fds"].clone())
-        .expect("the stand-in records them");
+    let found: BTreeMap<String, String> =
+        serde_json::from_value(starts[0]["fds"].clone()).expect("the stand-in records them");
     found
         .into_iter()
         .map(|(number, target)| (number.parse().unwrap(), target))
