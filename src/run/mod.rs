@@ -17,6 +17,7 @@ pub mod launch;
 pub mod mcp_config;
 pub mod observed;
 pub mod prompt;
+pub mod reading;
 pub mod receipt;
 pub mod record;
 pub mod result;
