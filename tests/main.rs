@@ -1,1 +1,27 @@
+//! The one integration binary: every test of oo that starts a process.
+//!
+//! One binary because linking is what takes the time, and because the real-claude lane starts
+//! this binary again inside a network namespace. `docs/testing.md` tells how to add a test.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests start processes, read the environment and write files on their own account"
+)]
+#![allow(
+    clippy::print_stderr,
+    reason = "a failing test prints everything it knows"
+)]
 
+mod support;
+
+mod lane_claude;
+mod lane_ends;
+mod lane_errors;
+mod lane_process;
+mod lane_shape;
+mod lane_support;

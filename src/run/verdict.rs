@@ -338,3 +338,6 @@ impl Exit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

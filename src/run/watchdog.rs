@@ -293,3 +293,6 @@ mod milliseconds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
