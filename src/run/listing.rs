@@ -204,22 +204,24 @@ fn going(spec: &LaunchSpec, state: State, record: Option<&ProcessRecord>) -> Run
 
 /// Adds what a result does not hold: the session's name, and how the prompt begins.
 fn described(files: &RunFiles, mut row: RunRow) -> RunRow {
-    #[derive(Default, Deserialize)]
-    struct Options {
-        #[serde(default)]
-        name: Option<String>,
-    }
-    #[derive(Deserialize)]
-    struct Named {
-        #[serde(default)]
-        options: Options,
-    }
-    // A result stands for itself: what else is missing or damaged costs the row only these.
-    row.name = store::read_json::<Named>(&files.spec())
-        .ok()
-        .and_then(|spec| spec.options.name);
+    row.name = session_name(files);
     row.prompt = head(&files.prompt());
     row
+}
+
+/// The name that a run gave its session. A damaged spec costs no more than this.
+#[must_use]
+pub fn session_name(files: &RunFiles) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        options: Options,
+    }
+    #[derive(Deserialize)]
+    struct Options {
+        name: Option<String>,
+    }
+    let spec: Named = store::read_json(&files.spec()).ok()?;
+    spec.options.name
 }
 
 fn head(path: &Path) -> Option<String> {

@@ -12,6 +12,7 @@
 pub mod argv;
 pub mod child_env;
 pub mod claude_program;
+pub mod claude_version;
 pub mod finish;
 pub mod inspect;
 pub mod launch;
