@@ -4,14 +4,12 @@
 //! every field that oo reads and the real one has must be there in the stand-in with the same
 //! type. Both are run inside the walls.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use crate::support::claude::Claude;
 use crate::support::env::TestEnv;
 use crate::support::lanes::on_real_claude;
 use crate::support::rows::{self, Row};
 use crate::support::scenario::{Reply, Scenario, Tool};
+use std::collections::BTreeMap;
 
 const ALLOWED: &str = "--permission-mode=bypassPermissions";
 

@@ -69,7 +69,7 @@ pub fn run(
         supervise(prepared, output, console, &context.environment)
     });
     match supervised {
-        Ok(supervised) => show(&supervised, output, console),
+        Ok((supervised, followed)) => show(&supervised, followed, output, console),
         Err(error) => refuse(verb, &error, output, console),
     }
 }
@@ -79,7 +79,7 @@ fn supervise(
     output: Output,
     console: Console,
     environment: &Environment,
-) -> Result<Supervised> {
+) -> Result<(Supervised, Result<()>)> {
     let state = StateDir::locate(environment)?;
     // The child's own environment says where its claude keeps things.
     let config = session::config_dir(&prepared.environment.variables);
@@ -93,23 +93,23 @@ fn supervise(
         config,
     };
     let supervised = runtime.block_on(supervise::supervise(prepared, surroundings, &mut view))?;
-    view.end();
+    let followed = view.end();
     if let Err(error) = receipt::record(&state, &supervised.document) {
         console.error(&error);
     }
-    Ok(supervised)
+    Ok((supervised, followed))
 }
 
 /// Shows how it ended. What cannot be shown or saved is a failure of its own: a caller that gets
 /// 0 has the answer.
-fn show(supervised: &Supervised, output: Output, console: Console) -> u8 {
+fn show(supervised: &Supervised, followed: Result<()>, output: Output, console: Console) -> u8 {
     let document = &supervised.document;
     let completed = document.class == Some(Class::Completed);
     let printed = match (output.json, output.follow) {
-        (true, true) => console.row(document),
+        (true, true) => followed.and_then(|()| console.row(document)),
         (true, false) => console.document(document),
         // The conversation had the answer.
-        (false, true) => Ok(()),
+        (false, true) => followed,
         (false, false) if completed => {
             console.answer(document.result.as_deref().unwrap_or_default())
         }
