@@ -31,6 +31,12 @@ pub struct Cli {
 )]
 pub enum Verb {
     Start(Box<cmd::start::Args>),
+    Runs(cmd::runs::Args),
+    Show(cmd::show::Args),
+    Doctor(cmd::doctor::Args),
+    Version(cmd::version::Args),
+    Completions(cmd::completions::Args),
+    Man(cmd::man::Args),
     Doorman(cmd::doorman::Args),
 }
 

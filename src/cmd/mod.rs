@@ -1,9 +1,16 @@
 //! One verb, one file: `Args`, whose documentation is the help text, and `run`.
 
+pub mod asking;
+pub mod completions;
+pub mod doctor;
 pub mod doorman;
 pub mod launch_args;
 pub mod launching;
+pub mod man;
+pub mod runs;
+pub mod show;
 pub mod start;
+pub mod version;
 
 use crate::cli::{Cli, Verb};
 use crate::error::Result;
@@ -25,6 +32,12 @@ pub struct Context {
 pub fn dispatch(cli: Cli, context: &Context) -> u8 {
     match cli.verb {
         Verb::Start(args) => start::run(&args, context),
+        Verb::Runs(args) => runs::run(args, context),
+        Verb::Show(args) => show::run(&args, context),
+        Verb::Doctor(args) => doctor::run(&args, context),
+        Verb::Version(args) => version::run(&args, context),
+        Verb::Completions(args) => completions::run(args),
+        Verb::Man(args) => man::run(args),
         Verb::Doorman(args) => or_say(doorman::run(&args, &context.environment)),
     }
 }

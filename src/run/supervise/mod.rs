@@ -150,6 +150,11 @@ impl Run {
             boot_id: host::boot_id(),
             started_at: clock::now(),
             env_kept: self.prepared.environment.kept.clone(),
+            // A relative one is relative to the folder that claude works in.
+            config_dir: self.surroundings.config.as_deref().and_then(|config| {
+                let absolute = self.prepared.spec.cwd.join(config);
+                absolute.to_str().map(str::to_owned)
+            }),
             stop: None,
         };
         record.write(&self.prepared.files)?;
