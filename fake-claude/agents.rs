@@ -256,7 +256,7 @@ fn finish(s: &Arc<Session>, agent: &Agent, report: &Report) {
             told: summary,
             report: Some(told),
             usage: Some(usage(agent, report)),
-            tools_used: tools_used(report),
+            tools_used: tools_used(report).filter(|_| s.newer),
         },
     );
 }

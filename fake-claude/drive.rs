@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::hub::{Command, State, Stop};
+use crate::hub::{Command, State, Stop, lock};
 use crate::quirks::Point;
 use crate::result::{self, Finished};
 use crate::session::{Format, Session};
@@ -187,6 +187,7 @@ fn give_up_on_agents(s: &Session, ceiling: u64) {
     });
     let seconds = ceiling / 1000;
     for task in agents {
+        lock(&s.stats).killed_by_system += 1;
         eprintln!(
             "Background tasks still running {seconds}s after the last turn (subagent \"{}\"); \
              stopping them. Set CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS=0 to wait indefinitely.",

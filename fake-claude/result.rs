@@ -76,7 +76,7 @@ fn stats(s: &Session) -> Row {
         "spawned_by_subagents": 0,
         "completed": stats.completed,
         "failed": stats.failed,
-        "killed": row! { "parent": 0, "user": 0, "system": 0 },
+        "killed": row! { "parent": 0, "user": 0, "system": stats.killed_by_system },
         "refused": row! { "depth_limit": 0, "concurrency_limit": 0, "budget": 0 },
         "by_type": stats.by_type,
     }

@@ -40,6 +40,7 @@ pub(crate) struct AgentStats {
     pub(crate) started_in_background: u32,
     pub(crate) completed: u32,
     pub(crate) failed: u32,
+    pub(crate) killed_by_system: u32,
     pub(crate) by_type: BTreeMap<String, u32>,
 }
 

@@ -27,7 +27,7 @@ fn start(world: &World, script: &Value, mode: &str) -> (Run, UnixStream) {
     (run, door)
 }
 
-fn frame(text: &str, from: &str, more: Value) -> String {
+fn frame(text: &str, from: &str, more: &Value) -> String {
     let mut frame = json!({"msgV":1,"msg_id":format!("id of {text}"),"type":"user",
         "message":{"role":"user","content":text},"priority":"next","from":from,"session_id":ID});
     let fields = frame.as_object_mut().unwrap();
@@ -60,7 +60,7 @@ fn next_is_folded_in_later_starts_a_turn_and_a_wrong_session_is_dropped() {
     let world = World::new();
     let (mut run, mut door) = start(&world, &script(&world, 2), "--permission-mode=default");
     let mut send = |text: &str, more: Value| {
-        door.write_all(frame(text, "tester", more).as_bytes())
+        door.write_all(frame(text, "tester", &more).as_bytes())
             .unwrap();
     };
     send(
@@ -96,7 +96,7 @@ fn next_is_folded_in_later_starts_a_turn_and_a_wrong_session_is_dropped() {
 fn now_cuts_the_turn_short() {
     let world = World::new();
     let (mut run, mut door) = start(&world, &script(&world, 1), "--permission-mode=default");
-    let line = frame("now", "tester", json!({"priority":"now"}));
+    let line = frame("now", "tester", &json!({"priority":"now"}));
     door.write_all(line.as_bytes()).unwrap();
     run.until("the line in the queue", |_| accepted(&world) == 1);
     go(&world);
@@ -112,7 +112,7 @@ fn a_stranger_is_held_in_bypass_permissions() {
     let world = World::new();
     let mode = "--permission-mode=bypassPermissions";
     let (mut run, mut door) = start(&world, &script(&world, 1), mode);
-    door.write_all(frame("held", "tester", json!({})).as_bytes())
+    door.write_all(frame("held", "tester", &json!({})).as_bytes())
         .unwrap();
     run.until_said("peer_message_hold", 1);
     go(&world);
@@ -155,11 +155,11 @@ fn the_guard_lets_thirty_of_eighty_in() {
     let world = World::new();
     let (mut run, mut door) = start(&world, &script(&world, 1), "--permission-mode=default");
     for i in 0..80 {
-        let line = frame(&format!("line {i}"), "tester", json!({}));
+        let line = frame(&format!("line {i}"), "tester", &json!({}));
         door.write_all(line.as_bytes()).unwrap();
     }
     // One more, from another sender, shows that all before it were judged.
-    door.write_all(frame("the last", "other", json!({})).as_bytes())
+    door.write_all(frame("the last", "other", &json!({})).as_bytes())
         .unwrap();
     run.until("the last line", |_| {
         let n = accepted(&world);

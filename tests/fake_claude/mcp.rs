@@ -164,3 +164,30 @@ fn the_init_row_waits_for_the_servers() {
     run.signal(nix::sys::signal::Signal::SIGINT);
     run.wait().expect(0);
 }
+
+#[test]
+fn the_health_check_starts_the_servers_without_a_session() {
+    let world = World::new();
+    let log = world.path("server.log");
+    let server = json!({"command":"/bin/bash","args":["-c",SERVER],
+        "env":{"LOG":log,"ON_INT":"1"}});
+    let config = json!({"mcpServers":{"s":server,"gone":{"command":"/nonexistent"}}});
+    fs::write(world.path(".claude.json"), config.to_string()).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fake-claude"));
+    command
+        .args(["mcp", "list"])
+        .env_clear()
+        .env("HOME", world.path(""))
+        .env("PATH", "/usr/bin:/bin")
+        .env("CLAUDE_CODE_MESSAGING_SOCKET", "/tmp/of-another-session")
+        .current_dir(world.path("work"));
+    let done = world.start(command, Some(b"")).wait();
+    done.expect(0);
+    assert!(done.text().contains("Connected") && done.text().contains("Failed to connect"));
+    let env = fs::read_to_string(format!("{}.env", log.display())).unwrap();
+    assert!(
+        env.contains("CLAUDE_CODE_MESSAGING_SOCKET=/tmp/of-another-session"),
+        "{env}"
+    );
+    assert!(!world.path(".claude/sessions").exists());
+}

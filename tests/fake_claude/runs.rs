@@ -338,3 +338,25 @@ fn refusals_say_what_the_real_one_says() {
     assert_eq!(row["subtype"], "error_during_execution");
     assert_eq!(row["errors"][0], json!(stderr));
 }
+
+#[test]
+fn a_named_session_is_resumed_by_its_name() {
+    let world = World::new();
+    let script = r#"{"replies":[{"text":"a"}]}"#;
+    let first = world.run(script, &["--name=my run"]);
+    first.expect(0);
+    let again = world.run(script, &["--resume=my run"]);
+    again.expect(0);
+    assert_eq!(
+        again.results()[0]["session_id"],
+        first.results()[0]["session_id"]
+    );
+    world.run(script, &["--name=my run"]).expect(0);
+    let third = world.run(script, &["--resume=my run"]);
+    third.expect(1);
+    assert!(
+        third
+            .stderr
+            .starts_with("Error: --resume \"my run\" matches 2 sessions.")
+    );
+}
