@@ -105,7 +105,7 @@ fn next(s: &Session, said: &mut Said) -> Next {
         );
         match next {
             Some(next) => {
-                if idle && matches!(next, Next::Turn(_)) {
+                if matches!(next, Next::Turn(_)) {
                     s.registry.status("busy");
                 }
                 return next;
@@ -141,10 +141,14 @@ fn play(s: &Arc<Session>, command: &Command, said: &mut Said) {
     if !hold || interrupted {
         flush(s, said, false);
     }
-    if let Some(switch) = &s.quirks.switch_session {
-        if turn::TURNS.load(Ordering::Relaxed) == switch.after_turn {
-            s.switch(&switch.to.to_string());
-        }
+    let turns = turn::TURNS.load(Ordering::Relaxed);
+    if let Some(switch) = s
+        .quirks
+        .switch_session
+        .as_ref()
+        .filter(|w| w.after_turn == turns)
+    {
+        s.switch(&switch.to.to_string());
     }
 }
 

@@ -29,6 +29,7 @@ mod ids;
 mod input;
 mod mcp;
 mod opening;
+mod problem;
 mod quirks;
 mod record;
 mod registry;
@@ -129,7 +130,7 @@ fn play(flags: Flags, script: Script, record: Record) -> u8 {
     };
     let s = &session;
     acts::play(s, quirks::Point::Launch);
-    signals::block();
+    signals::watch(s);
     let mut litter = s.registry.files().to_vec();
     litter.push(PathBuf::from(&s.socket));
     let _ = LITTER.set(litter);
@@ -138,7 +139,6 @@ fn play(flags: Flags, script: Script, record: Record) -> u8 {
         s.registry.create();
         s.registry.status("idle");
     }
-    signals::watch(s);
     match prompt {
         Some(prompt) => {
             s.registry.status("busy");

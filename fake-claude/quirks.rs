@@ -59,7 +59,7 @@ pub(crate) struct Act {
     pub(crate) hang: Option<bool>,
     /// The process ends with this code, at once and without tidying up.
     pub(crate) exit: Option<i32>,
-    /// The process ends by this signal: KILL, ABRT, SEGV, TERM, INT or HUP.
+    /// The process ends by this signal: KILL, ABRT, SEGV; at `launch` also TERM, INT, HUP.
     pub(crate) signal: Option<String>,
     /// A process in a session of its own that holds stdout and stderr for so long.
     pub(crate) orphan_ms: Option<u64>,
@@ -192,14 +192,10 @@ impl Quirks {
                 }
             }
             Point::ToolResult if self.hang_after_tool_result => acts.push(hang),
-            Point::Exit => {
-                if self.linger_ms > 0 {
-                    acts.push(Act {
-                        sleep_ms: Some(self.linger_ms),
-                        ..Act::default()
-                    });
-                }
-            }
+            Point::Exit if self.linger_ms > 0 => acts.push(Act {
+                sleep_ms: Some(self.linger_ms),
+                ..Act::default()
+            }),
             _ => {}
         }
         acts
@@ -228,8 +224,14 @@ impl Quirks {
                     from_hex(hex).ok_or_else(|| format!("at {point:?}, act {i}: bad hex"))?;
                 }
                 if let Some(name) = &act.signal {
-                    if !["KILL", "ABRT", "SEGV", "TERM", "INT", "HUP"].contains(&name.as_str()) {
-                        return Err(format!("at {point:?}, act {i}: no such signal {name}"));
+                    let handled = ["TERM", "INT", "HUP"].contains(&name.as_str());
+                    let playable = if handled {
+                        *point == Point::Launch
+                    } else {
+                        ["KILL", "ABRT", "SEGV"].contains(&name.as_str())
+                    };
+                    if !playable {
+                        return Err(format!("at {point:?}, act {i}: cannot die by {name} here"));
                     }
                 }
             }
@@ -266,7 +268,7 @@ pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
         .chars()
         .map(|c| c.to_digit(16))
         .collect::<Option<_>>()?;
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return None;
     }
     digits

@@ -154,11 +154,6 @@ fn render(s: &Session, finished: &Finished) -> Row {
         finished.end,
         End::MaxBudget(_) | End::ApiError { .. } | End::Interrupted { in_tool: false }
     );
-    let nothing = Usage {
-        input_tokens: 0,
-        output_tokens: 0,
-        ..Usage::default()
-    };
     let (total, model_usage, since, api_ms) = {
         let mut ledger = lock(&s.ledger);
         let model_usage = ledger.model_usage(s.newer);
@@ -179,7 +174,7 @@ fn render(s: &Session, finished: &Finished) -> Row {
         "stop_reason": finished.stop_reason.as_ref().filter(|_| !unheard),
         "session_id": s.shown_id(),
         "total_cost_usd": Number(total),
-        "usage": turn_usage(if counted { &finished.usage } else { &nothing }),
+        "usage": turn_usage(counted.then_some(&finished.usage)),
         "modelUsage": model_usage,
         "permission_denials": finished.denials,
         "terminal_reason": terminal_reason(&finished.end),
@@ -266,11 +261,6 @@ pub(crate) fn write(s: &Session, finished: &Finished, last: bool) {
 
 /// The single row of a refused `--resume`.
 pub(crate) fn lost_session(session: &str, error: &str) -> Row {
-    let nothing = Usage {
-        input_tokens: 0,
-        output_tokens: 0,
-        ..Usage::default()
-    };
     row! {
         "type": "result",
         "subtype": "error_during_execution",
@@ -281,7 +271,7 @@ pub(crate) fn lost_session(session: &str, error: &str) -> Row {
         "stop_reason": (),
         "session_id": session,
         "total_cost_usd": 0,
-        "usage": turn_usage(&nothing),
+        "usage": turn_usage(None),
         "modelUsage": Row::new(),
         "permission_denials": ([] as [u8; 0]),
         "uuid": ids::uuid(),

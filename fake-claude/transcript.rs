@@ -61,10 +61,9 @@ impl Log {
         if self.file.is_some() || !self.enabled {
             return;
         }
-        if let Some(folder) = self.path.parent() {
-            if let Err(e) = std::fs::create_dir_all(folder) {
-                crate::strict(&format!("cannot create {}: {e}", folder.display()));
-            }
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        if let Err(e) = std::fs::create_dir_all(folder) {
+            crate::strict(&format!("cannot create {}: {e}", folder.display()));
         }
         match OpenOptions::new()
             .append(true)
