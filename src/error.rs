@@ -47,7 +47,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of `kind` that says `message`.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, source: None }
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+            source: None,
+        }
     }
 
     /// Nothing was changed, and the request cannot be honoured.

@@ -1,1 +1,31 @@
-fn main(){}
+//! The program: parse, run, return a code.
+
+use std::process::ExitCode;
+
+use oo::cmd::Context;
+use oo::platform::descriptors::Inherited;
+use oo::platform::environment::Environment;
+use oo::{cli, cmd, exit};
+
+fn main() -> ExitCode {
+    // Before anything is opened.
+    let inherited = Inherited::take_stock();
+    match cli::parse(std::env::args_os()) {
+        Ok(cli) => {
+            let context = Context {
+                environment: Environment::inherited(),
+                inherited,
+            };
+            ExitCode::from(cmd::dispatch(cli, &context))
+        }
+        Err(error) => {
+            // Help and version are answers, and a full stdout is no usage error.
+            let printed = error.print();
+            match (error.use_stderr(), printed) {
+                (true, _) => ExitCode::from(exit::USAGE),
+                (false, Ok(())) => ExitCode::SUCCESS,
+                (false, Err(_)) => ExitCode::from(exit::Class::Failed.exit_code()),
+            }
+        }
+    }
+}

@@ -17,7 +17,9 @@ impl Environment {
     #[must_use]
     #[allow(clippy::disallowed_methods, reason = "the one home of this call")]
     pub fn inherited() -> Self {
-        Self { pairs: std::env::vars_os().collect() }
+        Self {
+            pairs: std::env::vars_os().collect(),
+        }
     }
 
     /// The value of a variable.
@@ -49,13 +51,17 @@ impl Environment {
 
     /// Every variable, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.pairs.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+        self.pairs
+            .iter()
+            .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 }
 
 impl FromIterator<(OsString, OsString)> for Environment {
     fn from_iter<T: IntoIterator<Item = (OsString, OsString)>>(iter: T) -> Self {
-        Self { pairs: iter.into_iter().collect() }
+        Self {
+            pairs: iter.into_iter().collect(),
+        }
     }
 }
 

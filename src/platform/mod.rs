@@ -3,4 +3,13 @@
 //! Every side effect of this kind has its one home here; clippy's disallowed methods hold the
 //! rest of the crate to it.
 
+pub mod clock;
+pub mod descriptors;
 pub mod environment;
+pub mod host;
+pub mod pidfd;
+pub mod process;
+pub mod readiness;
+pub mod signals;
+pub mod spawn;
+pub mod watch;

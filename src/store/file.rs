@@ -36,6 +36,19 @@ pub fn create_private(path: &Path, content: &[u8]) -> Result<File> {
     Ok(file)
 }
 
+/// Creates an empty file (0600) that must not exist yet and to which a child will append.
+///
+/// # Errors
+/// When it exists or cannot be created.
+pub fn create_appending(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create_new(true)
+        .mode(MODE)
+        .open(path)
+        .map_err(|e| Error::io("create", path, e))
+}
+
 /// Replaces a file atomically and durably.
 ///
 /// # Errors
@@ -82,7 +95,9 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
 /// # Errors
 /// When the folder cannot be opened or synced.
 pub fn sync_folder(folder: &Path) -> Result<()> {
-    File::open(folder).and_then(|file| file.sync_all()).map_err(|e| Error::io("sync", folder, e))
+    File::open(folder)
+        .and_then(|file| file.sync_all())
+        .map_err(|e| Error::io("sync", folder, e))
 }
 
 fn json_document<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>> {
@@ -95,7 +110,9 @@ fn json_document<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>> {
 fn write_beside(path: &Path, content: &[u8], durable: bool) -> Result<()> {
     let written = || -> std::io::Result<()> {
         // tempfile creates it 0600 and takes it away again if anything below fails.
-        let mut beside = tempfile::Builder::new().prefix(".oo-").tempfile_in(folder_of(path))?;
+        let mut beside = tempfile::Builder::new()
+            .prefix(".oo-")
+            .tempfile_in(folder_of(path))?;
         beside.write_all(content)?;
         if durable {
             beside.as_file().sync_data()?;

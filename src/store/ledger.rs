@@ -76,7 +76,11 @@ impl Ledger {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(Error::io("read", &self.path, e)),
         };
-        let mut found = LedgerLines { lines: Vec::new(), bad: Vec::new(), torn: false };
+        let mut found = LedgerLines {
+            lines: Vec::new(),
+            bad: Vec::new(),
+            torn: false,
+        };
         for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
             let whole = line.ends_with(b"\n");
             if line.trim_ascii().is_empty() {
@@ -119,9 +123,15 @@ mod tests {
         ledger.append(&1).unwrap();
         std::fs::write(ledger.path(), "1\n{\"tor").unwrap();
         let found: LedgerLines<u32> = ledger.read().unwrap();
-        assert_eq!((found.lines, found.bad, found.torn), (vec![1], vec![], true));
+        assert_eq!(
+            (found.lines, found.bad, found.torn),
+            (vec![1], vec![], true)
+        );
         ledger.append(&2).unwrap();
         let found: LedgerLines<u32> = ledger.read().unwrap();
-        assert_eq!((found.lines, found.bad, found.torn), (vec![1, 2], vec![2], false));
+        assert_eq!(
+            (found.lines, found.bad, found.torn),
+            (vec![1, 2], vec![2], false)
+        );
     }
 }

@@ -8,10 +8,15 @@
 
 mod file;
 mod ledger;
+mod lines;
 mod lock;
 mod state;
 
-pub use file::{create_private, read_json, replace, replace_json, replace_unsynced, sync_folder};
+pub use file::{
+    create_appending, create_private, read_json, replace, replace_json, replace_unsynced,
+    sync_folder,
+};
 pub use ledger::{Ledger, LedgerLines};
+pub use lines::{Line, each_line};
 pub use lock::{Lock, LockError};
 pub use state::{RunFiles, StateDir};

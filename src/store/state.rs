@@ -64,7 +64,12 @@ impl StateDir {
     /// # Errors
     /// Refused when a folder cannot be made or written, belongs to someone else, or lets others in.
     pub fn prepare(&self) -> Result<()> {
-        for folder in [self.root.clone(), self.runs(), self.inbox.clone(), self.locks()] {
+        for folder in [
+            self.root.clone(),
+            self.runs(),
+            self.inbox.clone(),
+            self.locks(),
+        ] {
             private_folder(&folder)?;
         }
         Ok(())
@@ -123,7 +128,9 @@ impl StateDir {
     /// The files of a run; nothing is created.
     #[must_use]
     pub fn run(&self, id: Uuid) -> RunFiles {
-        RunFiles { root: self.runs().join(id.to_string()) }
+        RunFiles {
+            root: self.runs().join(id.to_string()),
+        }
     }
 
     /// The ids of all runs, oldest first (run ids are UUIDv7). Names that are no id are passed by.
@@ -224,11 +231,15 @@ fn private_folder(folder: &Path) -> Result<()> {
         Err(error) if error.kind() == Kind::NotFound => {}
         checked => return checked,
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| {
-        Error::io("create the state folder", folder, e)
-            .with_kind(Kind::Refused)
-            .hint("set OO_STATE_DIR to a folder that you can write")
-    })?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|e| {
+            Error::io("create the state folder", folder, e)
+                .with_kind(Kind::Refused)
+                .hint("set OO_STATE_DIR to a folder that you can write")
+        })?;
     check_private(folder)
 }
 
@@ -246,8 +257,10 @@ fn check_private(folder: &Path) -> Result<()> {
     };
     let shown = folder.display();
     if !meta.is_dir() {
-        return Err(Error::refused(format!("the state folder {shown} is not a folder"))
-            .hint("set OO_STATE_DIR to a folder of your own"));
+        return Err(
+            Error::refused(format!("the state folder {shown} is not a folder"))
+                .hint("set OO_STATE_DIR to a folder of your own"),
+        );
     }
     let me = nix::unistd::geteuid().as_raw();
     if meta.uid() != me {
@@ -262,12 +275,17 @@ fn check_private(folder: &Path) -> Result<()> {
         return Err(Error::refused(format!(
             "the state folder {shown} is open to others (mode {mode:04o})"
         ))
-        .hint(format!("run `chmod 700 {shown}`, or set OO_STATE_DIR to a folder of your own")));
+        .hint(format!(
+            "run `chmod 700 {shown}`, or set OO_STATE_DIR to a folder of your own"
+        )));
     }
-    nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK)
-        .map_err(|errno| {
-            Error::io("write to the state folder", folder, errno.into())
-                .with_kind(Kind::Refused)
-                .hint("set OO_STATE_DIR to a folder that you can write")
-        })
+    nix::unistd::access(
+        folder,
+        nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK,
+    )
+    .map_err(|errno| {
+        Error::io("write to the state folder", folder, errno.into())
+            .with_kind(Kind::Refused)
+            .hint("set OO_STATE_DIR to a folder that you can write")
+    })
 }

@@ -1,0 +1,223 @@
+//! The inbox: the file of lines that wait for a session, and what lies beside it.
+//!
+//! The contract is `docs/contracts/inbox-v1.md`. What stands here is its reading side (paths,
+//! creation, counts, heartbeat); appending and carrying lines will stand beside it.
+//!
+//! - Whoever creates an inbox writes its offset `0` first: an inbox without an offset is one of
+//!   an older writer.
+//! - An inbox is a regular file of our own. A link, a folder or another user's file is refused.
+//! - Counting streams: an inbox may be larger than memory.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use crate::error::{Error, Kind, Result};
+use crate::store::{self, StateDir};
+
+mod counts;
+mod heartbeat;
+
+pub use counts::{Counter, Counts};
+pub use heartbeat::{FRESH_FOR, Heartbeat, State};
+
+/// The most bytes that a line may have, its line feed included.
+pub const LONGEST_LINE: usize = 1024 * 1024;
+
+/// The inbox of one session.
+#[derive(Clone, Debug)]
+pub struct Inbox {
+    session: Uuid,
+    folder: PathBuf,
+}
+
+/// What [`Inbox::create`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// There was none.
+    New,
+    /// There was one; it is as it was.
+    Existing,
+}
+
+impl Inbox {
+    /// The inbox of `session` in this state folder; nothing is created.
+    #[must_use]
+    pub fn of(state: &StateDir, session: Uuid) -> Self {
+        Self {
+            session,
+            folder: state.inbox().to_owned(),
+        }
+    }
+
+    /// The session.
+    #[must_use]
+    pub const fn session(&self) -> Uuid {
+        self.session
+    }
+
+    /// The lines: `<sid>.inbox`.
+    #[must_use]
+    pub fn lines(&self) -> PathBuf {
+        self.beside("inbox")
+    }
+
+    /// The first byte not yet handled, in decimal: `<sid>.inbox.offset`.
+    #[must_use]
+    pub fn offset(&self) -> PathBuf {
+        self.beside("inbox.offset")
+    }
+
+    /// One verdict for each line carried: `<sid>.inbox.acks`.
+    #[must_use]
+    pub fn acks(&self) -> PathBuf {
+        self.beside("inbox.acks")
+    }
+
+    /// The doorman's sign of life: `<sid>.inbox.heartbeat`.
+    #[must_use]
+    pub fn heartbeat(&self) -> PathBuf {
+        self.beside("inbox.heartbeat")
+    }
+
+    /// The lock of the one doorman that delivers: `<sid>.doorman.lock`.
+    #[must_use]
+    pub fn doorman_lock(&self) -> PathBuf {
+        self.beside("doorman.lock")
+    }
+
+    /// Creates the inbox (0600) if there is none: its offset `0` first, then the empty file.
+    ///
+    /// # Errors
+    /// Refused when what is there is not a file of ours; failed when it cannot be written.
+    pub fn create(&self) -> Result<Created> {
+        let lines = self.lines();
+        if check(&lines)? {
+            return Ok(Created::Existing);
+        }
+        // A leftover of an inbox that is gone says nothing about the new one.
+        store::replace_unsynced(&self.offset(), b"0")?;
+        match store::create_private(&lines, b"") {
+            Ok(_file) => Ok(Created::New),
+            // Somebody was faster; lines handled since are known by their acks.
+            Err(e) if e.io_kind() == Some(io::ErrorKind::AlreadyExists) => Ok(Created::Existing),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Counts what waits and what has arrived; see [`Counts`].
+    ///
+    /// # Errors
+    /// When one of the files is there and cannot be read.
+    pub fn counts(&self) -> Result<Counts> {
+        counts::count(self)
+    }
+
+    fn beside(&self, what: &str) -> PathBuf {
+        self.folder.join(format!("{}.{what}", self.session))
+    }
+}
+
+/// Whether there is something at `path`, which then has to be a regular file of ours.
+fn check(path: &Path) -> Result<bool> {
+    let meta = match std::fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => return Err(Error::io("read", path, e).with_kind(Kind::Refused)),
+    };
+    let shown = path.display();
+    if !meta.file_type().is_file() {
+        return Err(
+            Error::refused(format!("the inbox {shown} is not a regular file"))
+                .hint("move it away, then try again"),
+        );
+    }
+    if meta.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(Error::refused(format!(
+            "the inbox {shown} belongs to user {}, not to you",
+            meta.uid()
+        )));
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "tests write files as others would"
+)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::platform::environment::Environment;
+
+    pub(super) fn scratch() -> (tempfile::TempDir, Inbox) {
+        let folder = tempfile::tempdir().unwrap();
+        let environment: Environment = [(
+            OsString::from("OO_STATE_DIR"),
+            folder.path().as_os_str().to_owned(),
+        )]
+        .into_iter()
+        .collect();
+        let state = StateDir::locate(&environment).unwrap();
+        std::fs::create_dir(state.inbox()).unwrap();
+        let inbox = Inbox::of(&state, Uuid::from_u128(7));
+        (folder, inbox)
+    }
+
+    #[test]
+    fn the_names_are_the_contract() {
+        let (_folder, inbox) = scratch();
+        let sid = "00000000-0000-0000-0000-000000000007";
+        for (path, name) in [
+            (inbox.lines(), "inbox"),
+            (inbox.offset(), "inbox.offset"),
+            (inbox.acks(), "inbox.acks"),
+            (inbox.heartbeat(), "inbox.heartbeat"),
+            (inbox.doorman_lock(), "doorman.lock"),
+        ] {
+            assert_eq!(
+                path.file_name().unwrap().to_str().unwrap(),
+                format!("{sid}.{name}")
+            );
+        }
+    }
+
+    #[test]
+    fn a_new_inbox_is_empty_private_and_at_offset_0() {
+        let (_folder, inbox) = scratch();
+        std::fs::write(inbox.offset(), "912").unwrap();
+        assert_eq!(inbox.create().unwrap(), Created::New);
+        assert_eq!(std::fs::read(inbox.offset()).unwrap(), b"0");
+        assert_eq!(std::fs::read(inbox.lines()).unwrap(), b"");
+        for path in [inbox.offset(), inbox.lines()] {
+            let mode = std::fs::metadata(path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn an_existing_one_is_left_alone() {
+        let (_folder, inbox) = scratch();
+        std::fs::write(inbox.lines(), "a\nb\n").unwrap();
+        std::fs::write(inbox.offset(), "2").unwrap();
+        assert_eq!(inbox.create().unwrap(), Created::Existing);
+        assert_eq!(std::fs::read(inbox.offset()).unwrap(), b"2");
+        assert_eq!(std::fs::read(inbox.lines()).unwrap(), b"a\nb\n");
+    }
+
+    #[test]
+    fn what_is_no_file_of_ours_is_refused() {
+        let (folder, inbox) = scratch();
+        std::os::unix::fs::symlink(folder.path().join("x"), inbox.lines()).unwrap();
+        assert_eq!(inbox.create().unwrap_err().kind(), Kind::Refused);
+        std::fs::remove_file(inbox.lines()).unwrap();
+        std::fs::create_dir(inbox.lines()).unwrap();
+        assert_eq!(inbox.create().unwrap_err().kind(), Kind::Refused);
+        assert!(!inbox.offset().exists());
+    }
+}

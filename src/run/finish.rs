@@ -1,0 +1,389 @@
+//! From what is known of a run to its result document.
+//!
+//! The supervisor calls this at the end, `oo show` for a run whose supervisor died: one code, so
+//! that a run has one truth.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::argv;
+use super::observed::Observed;
+use super::record::ProcessRecord;
+use super::result::{ClaudeEntry, LineageEntry, ResultDocument, ResultEntry, State};
+use super::row::ResultRow;
+use super::spec::{DoormanMode, LaunchSpec};
+use super::stop::StopReason;
+use super::verdict::{self, Ending, Facts, Verdict};
+use crate::exit::{Cause, Class};
+use crate::inbox::{Heartbeat, Inbox};
+use crate::session::lineage::By;
+use crate::session::transcript;
+use crate::store::{RunFiles, StateDir};
+
+/// How much of stderr a result shows, in bytes.
+const STDERR_TAIL: u64 = 4 * 1024;
+
+/// How much of a transcript's end is looked at, in bytes.
+const TRANSCRIPT_TAIL: u64 = 256 * 1024;
+
+/// Everything that is known of a run.
+#[derive(Debug)]
+pub struct Known<'a> {
+    /// The state folder.
+    pub state: &'a StateDir,
+    /// The run's files.
+    pub files: &'a RunFiles,
+    /// What was to be run.
+    pub spec: &'a LaunchSpec,
+    /// Its processes; nothing when it was never forked.
+    pub record: Option<&'a ProcessRecord>,
+    /// What the rows told.
+    pub observed: &'a Observed,
+    /// How claude ended; nothing while it runs.
+    pub ending: Option<&'a Ending>,
+    /// The doorman's last sign of life while claude ran.
+    pub heartbeat: Option<&'a Heartbeat>,
+    /// claude's configuration folder, where transcripts are.
+    pub config: Option<&'a Path>,
+    /// From the spawn to the first byte, where it was measured.
+    pub first_output: Option<Duration>,
+    /// When it ended, or was last heard of.
+    pub ended_at: Option<Timestamp>,
+    /// What the supervisor noticed besides, each a sentence.
+    pub notes: Vec<String>,
+}
+
+/// The document of a run, over or not.
+#[must_use]
+pub fn document(known: &Known<'_>) -> ResultDocument {
+    let transcript = transcript(known);
+    let mut document = base(known, transcript.as_deref());
+    let Some(ending) = known.ending else {
+        return document;
+    };
+    let rows = transcript
+        .as_deref()
+        .and_then(|path| transcript::tail(path, TRANSCRIPT_TAIL).ok())
+        .map(|tail| transcript::parse(&tail.bytes))
+        .unwrap_or_default();
+    let stderr = document.stderr_tail.clone().unwrap_or_default();
+    let stop = known.record.and_then(|record| record.stop.as_ref());
+    let verdict = verdict::verdict(&Facts {
+        observed: known.observed,
+        ending,
+        stop,
+        stderr: &stderr,
+        interrupted: rows.interrupted,
+    });
+    // A process that was killed gave no result row, but its transcript may have the total.
+    document.total_cost_usd = known.observed.total_cost_usd().or(rows.total_cost_usd);
+    document.cost_usd = document
+        .total_cost_usd
+        .map(|total| cost(total, known.spec.cost_before_usd));
+    judge(&mut document, known, ending, verdict);
+    document
+}
+
+/// What one run cost: claude's total spans the session. Rounded to a millionth of a cent, where
+/// the difference of two binary fractions is noise.
+fn cost(total: f64, before: f64) -> f64 {
+    const PARTS: f64 = 1e8;
+    ((total - before) * PARTS).round() / PARTS
+}
+
+fn judge(document: &mut ResultDocument, known: &Known<'_>, ending: &Ending, verdict: Verdict) {
+    let row = verdict
+        .deciding
+        .and_then(|index| known.observed.results.get(index));
+    document.state = State::Ended;
+    document.class = Some(verdict.class);
+    document.cause = verdict.cause;
+    document.exit_code = Some(verdict.class.exit_code());
+    document.message = Some(message(&verdict, known, ending, row));
+    document.hint = hint(&verdict, known);
+    document.result = verdict.text;
+    document.partial_result = verdict.partial;
+    document.deciding_index = verdict.deciding;
+    if let Some(row) = row {
+        document.subtype.clone_from(&row.subtype);
+        document.is_error = row.is_error;
+        document.terminal_reason.clone_from(&row.terminal_reason);
+        document.api_error_status = row.api_error_status;
+        document.num_turns = row.num_turns;
+        document.stop_reason.clone_from(&row.stop_reason);
+        document.usage.clone_from(&row.usage);
+    }
+    if let Ending::Exited(exit) = ending {
+        document.exit = Some(*exit);
+    }
+    let mut notes = known.notes.clone();
+    notes.extend(verdict.notes);
+    if let (Some(reported), asked) = (&document.session_id, known.spec.session_id.to_string())
+        && *reported != asked
+    {
+        notes.push(format!(
+            "claude worked in session {reported}, not in {asked} as it was told"
+        ));
+    }
+    if !document.permission_denials.is_empty() {
+        let count = document.permission_denials.len();
+        notes.push(format!(
+            "{count} tool {} denied",
+            if count == 1 { "call was" } else { "calls were" }
+        ));
+    }
+    if document.unparsed_rows > 0 {
+        notes.push(format!(
+            "{} lines on stdout were no rows",
+            document.unparsed_rows
+        ));
+    }
+    document.note = (!notes.is_empty()).then(|| notes.join("; "));
+}
+
+/// What happened, in one sentence.
+fn message(
+    verdict: &Verdict,
+    known: &Known<'_>,
+    ending: &Ending,
+    row: Option<&ResultRow>,
+) -> String {
+    let stop = known.record.and_then(|record| record.stop.as_ref());
+    match (verdict.class, stop.map(|stop| &stop.reason)) {
+        (Class::Completed, _) => return "the model finished".to_owned(),
+        (Class::Timeout, Some(StopReason::Clock(clock))) => {
+            let limit = clock.limit(&known.spec.limits).unwrap_or_default();
+            let limit = humantime::format_duration(limit);
+            return format!("{} ({} {limit})", clock.what(), clock.option());
+        }
+        (Class::Cancelled, Some(StopReason::Signal(name))) => {
+            return format!("the run was stopped: oo got {name}");
+        }
+        _ => {}
+    }
+    let sentence = verdict.cause.map_or("the run failed", Cause::sentence);
+    let detail = match (ending, verdict.cause) {
+        (Ending::NotSpawned(said), _) => Some(said.clone()),
+        (_, Some(Cause::Signal)) => match ending {
+            Ending::Exited(exit) => Some(format!("claude {}", exit.sentence())),
+            Ending::Unknown | Ending::NotSpawned(_) => None,
+        },
+        (_, Some(Cause::Doorman)) => doorman_status(known.observed),
+        _ => row
+            .filter(|row| row.is_error == Some(true))
+            .and_then(|row| row.errors.first().cloned().or_else(|| row.text.clone()))
+            .or_else(|| retry_detail(known.observed))
+            .or_else(|| last_line(known)),
+    };
+    match detail
+        .as_deref()
+        .map(one_line)
+        .filter(|detail| !detail.is_empty())
+    {
+        Some(detail) => format!("{sentence}: {detail}"),
+        None => sentence.to_owned(),
+    }
+}
+
+fn doorman_status(observed: &Observed) -> Option<String> {
+    let servers = observed.init.as_ref()?.mcp_servers.0.as_ref()?;
+    let server = servers
+        .iter()
+        .find(|server| server.name == super::mcp_config::SERVER);
+    Some(match server {
+        Some(server) => format!("claude says its MCP server is {:?}", server.status),
+        None => "claude does not list its MCP server".to_owned(),
+    })
+}
+
+fn retry_detail(observed: &Observed) -> Option<String> {
+    let retry = observed.retries.last()?;
+    let status = retry.error_status.map(|status| format!("HTTP {status}"));
+    let word = retry.error.clone();
+    let what: Vec<String> = status.into_iter().chain(word).collect();
+    Some(format!(
+        "{} on attempt {}",
+        what.join(" "),
+        retry.attempt.unwrap_or_default()
+    ))
+}
+
+/// The last line of stderr, when claude said nothing else.
+fn last_line(known: &Known<'_>) -> Option<String> {
+    if known.observed.rows > 0 {
+        return None;
+    }
+    let text = super::tail::end_of(&known.files.stderr(), STDERR_TAIL);
+    text.lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .map(str::to_owned)
+}
+
+fn one_line(text: &str) -> String {
+    const MOST: usize = 300;
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}
+
+fn hint(verdict: &Verdict, known: &Known<'_>) -> Option<String> {
+    let stop = known.record.and_then(|record| record.stop.as_ref());
+    match (verdict.class, verdict.cause, stop.map(|stop| &stop.reason)) {
+        (Class::Completed, ..) => None,
+        (Class::Timeout, _, Some(StopReason::Clock(clock))) => Some(format!(
+            "raise {} if that is expected; 0s turns the clock off",
+            clock.option()
+        )),
+        (_, Some(Cause::RateLimit), _) => match resets_at(known.observed) {
+            Some(at) => Some(format!("the limit resets at {at}: start again after that")),
+            None => Some(Cause::RateLimit.hint().to_owned()),
+        },
+        (_, cause, _) => cause.map(|cause| cause.hint().to_owned()),
+    }
+}
+
+fn resets_at(observed: &Observed) -> Option<Timestamp> {
+    Timestamp::from_second(observed.resets_at?).ok()
+}
+
+/// The transcript of the session that claude reports, else of the one it was given.
+fn transcript(known: &Known<'_>) -> Option<PathBuf> {
+    let config = known.config?;
+    let reported = known
+        .observed
+        .init
+        .as_ref()
+        .and_then(|init| init.session_id.0.as_deref());
+    let session = reported
+        .and_then(|id| uuid::Uuid::try_parse(id).ok())
+        .unwrap_or(known.spec.session_id);
+    transcript::find(config, session, Some(&known.spec.cwd))
+}
+
+/// All that is known whether the run is over or not.
+fn base(known: &Known<'_>, transcript: Option<&Path>) -> ResultDocument {
+    let Known {
+        spec,
+        observed,
+        files,
+        ..
+    } = known;
+    let init = observed.init.as_ref();
+    let started_at = known
+        .record
+        .map_or(spec.created_at, |record| record.started_at);
+    // An inbox that cannot be read does not keep a run from having a result.
+    let inbox = Inbox::of(known.state, spec.session_id);
+    let counts = (spec.doorman != DoormanMode::None).then(|| inbox.counts().unwrap_or_default());
+    let path = |path: &Path| Some(path.display().to_string());
+    ResultDocument {
+        run_id: Some(spec.run_id),
+        session_id: init
+            .and_then(|init| init.session_id.0.clone())
+            .or_else(|| Some(spec.session_id.to_string())),
+        requested_session_id: Some(spec.session_id),
+        results: observed
+            .results
+            .iter()
+            .enumerate()
+            .map(|(index, row)| ResultEntry::of(index, row))
+            .collect(),
+        total_cost_usd: observed.total_cost_usd(),
+        cost_usd: observed
+            .total_cost_usd()
+            .map(|total| cost(total, spec.cost_before_usd)),
+        model_usage: observed
+            .results
+            .iter()
+            .rev()
+            .find_map(|row| row.model_usage.clone()),
+        doorman: Some(spec.doorman),
+        doorman_heartbeat: known
+            .heartbeat
+            .and_then(|beat| serde_json::to_value(beat).ok()),
+        doorman_delivered: counts.as_ref().map(|counts| counts.delivered),
+        doorman_pending: counts.as_ref().map(|counts| counts.pending),
+        lineage: spec.parent.as_ref().map(|parent| LineageEntry {
+            child: spec.session_id,
+            parent: parent.session_id,
+            by: By::Dispatcher,
+        }),
+        permission_denials: denials(observed),
+        background: observed.tasks.values().cloned().collect(),
+        mcp_servers: init
+            .and_then(|init| init.mcp_servers.0.clone())
+            .unwrap_or_default(),
+        auth_source: init.and_then(|init| init.api_key_source.0.clone()),
+        retries: observed.retries.clone(),
+        limit_resets_at: resets_at(observed),
+        claude: Some(ClaudeEntry {
+            path: spec.claude.path.display().to_string(),
+            version: init
+                .and_then(|init| init.claude_code_version.0.clone())
+                .or_else(|| spec.claude.version.clone()),
+            pid: known.record.map(|record| record.claude.pid),
+        }),
+        cwd: path(&spec.cwd),
+        argv: std::iter::once(spec.claude.path.display().to_string())
+            .chain(
+                argv::arguments(spec, &files.mcp())
+                    .iter()
+                    .map(|argument| argv::shown(argument)),
+            )
+            .collect(),
+        env_kept: known
+            .record
+            .map(|record| record.env_kept.clone())
+            .unwrap_or_default(),
+        started_at: Some(started_at),
+        ended_at: known.ended_at,
+        duration_ms: known
+            .ended_at
+            .map(|ended_at| milliseconds_between(started_at, ended_at)),
+        first_output_ms: known
+            .first_output
+            .map(|first| u64::try_from(first.as_millis()).unwrap_or(u64::MAX)),
+        unparsed_rows: observed.unparsed,
+        transcript: transcript.and_then(path),
+        events: path(&files.events()),
+        stderr_tail: Some(super::tail::end_of(&files.stderr(), STDERR_TAIL)),
+        ..ResultDocument::blank(spec.verb, State::Running)
+    }
+}
+
+fn milliseconds_between(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
+}
+
+/// Denied calls come in rows of their own and in the result rows; each is listed once.
+fn denials(observed: &Observed) -> Vec<Value> {
+    let mut all: Vec<Value> = Vec::new();
+    let from_rows = observed
+        .results
+        .iter()
+        .flat_map(|row| row.permission_denials.clone());
+    let own = observed
+        .denials
+        .iter()
+        .filter_map(|denial| serde_json::to_value(denial).ok());
+    for denial in from_rows.chain(own) {
+        let id = denial
+            .get("tool_use_id")
+            .cloned()
+            .filter(|id| !id.is_null());
+        let known = all.iter().any(|other| match &id {
+            Some(id) => other.get("tool_use_id") == Some(id),
+            None => *other == denial,
+        });
+        if !known {
+            all.push(denial);
+        }
+    }
+    all
+}

@@ -1,0 +1,162 @@
+//! The one launch path, up to the spawn: everything that must exist before claude does.
+//!
+//! Locks, run folder, prompt, inbox and ledger entry are there first; if any of them cannot be
+//! made, nothing was spawned and the run folder is taken away again.
+
+use std::fs::File;
+use std::time::Duration;
+
+use super::child_env::ChildEnvironment;
+use super::spec::{DoormanMode, LaunchSpec};
+use super::{argv, mcp_config};
+use crate::error::{Error, Kind, Result};
+use crate::inbox::Inbox;
+use crate::platform::spawn::SpawnPlan;
+use crate::session::lineage::{By, Lineage, Link};
+use crate::store::{self, Lock, LockError, RunFiles, StateDir};
+
+/// A run that is ready to be spawned. It holds the locks of the run and of the session.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What is to be run.
+    pub spec: LaunchSpec,
+    /// Its files.
+    pub files: RunFiles,
+    /// The environment of the child.
+    pub environment: ChildEnvironment,
+    streams: Streams,
+    _locks: [Lock; 2],
+}
+
+#[derive(Debug)]
+struct Streams {
+    prompt: File,
+    events: File,
+    stderr: File,
+}
+
+/// Makes a run ready.
+///
+/// # Errors
+/// Refused when the state folder cannot be used or the session is in use; nothing is left behind.
+pub fn prepare(
+    state: &StateDir,
+    spec: LaunchSpec,
+    prompt: &[u8],
+    environment: ChildEnvironment,
+) -> Result<Prepared> {
+    state.prepare()?;
+    let session_lock = take(&state.session_lock(&spec.session_id.to_string()), "session")?;
+    let files = state.run(spec.run_id);
+    files
+        .create()
+        .map_err(|error| error.with_kind(Kind::Refused))?;
+    let inbox = Inbox::of(state, spec.session_id);
+    let fill = || -> Result<(Lock, Streams)> {
+        let run_lock = take(&files.lock(), "run")?;
+        let streams = write_files(state, &files, &spec, prompt)?;
+        inbox.create()?;
+        record_lineage(state, &spec)?;
+        store::sync_folder(files.root())?;
+        Ok((run_lock, streams))
+    };
+    match fill() {
+        Ok((run_lock, streams)) => Ok(Prepared {
+            spec,
+            files,
+            environment,
+            streams,
+            _locks: [session_lock, run_lock],
+        }),
+        Err(error) => {
+            files.discard();
+            Err(error.with_kind(Kind::Refused))
+        }
+    }
+}
+
+impl Prepared {
+    /// What is to be executed.
+    ///
+    /// # Errors
+    /// When the descriptors of the files cannot be had a second time.
+    pub fn plan(&self) -> Result<SpawnPlan> {
+        let again = |file: &File| {
+            file.try_clone()
+                .map_err(|e| Error::io("share a file of", self.files.root(), e))
+        };
+        Ok(SpawnPlan {
+            program: self.spec.claude.path.clone(),
+            name: self.spec.claude.name.clone(),
+            arguments: argv::arguments(&self.spec, &self.files.mcp())
+                .into_iter()
+                .map(Into::into)
+                .collect(),
+            environment: self.environment.variables.clone(),
+            cwd: self.spec.cwd.clone(),
+            stdin: again(&self.streams.prompt)?,
+            stdout: again(&self.streams.events)?,
+            stderr: again(&self.streams.stderr)?,
+            pass: self.environment.descriptors.clone(),
+        })
+    }
+}
+
+fn write_files(
+    state: &StateDir,
+    files: &RunFiles,
+    spec: &LaunchSpec,
+    prompt: &[u8],
+) -> Result<Streams> {
+    if spec.doorman == DoormanMode::Injected {
+        store::create_private(&files.mcp(), &mcp_config::document(state)?)?;
+    }
+    store::create_private(&files.prompt(), prompt)?
+        .sync_data()
+        .map_err(|e| Error::io("sync", &files.prompt(), e))?;
+    let spec_text = serde_json::to_vec_pretty(spec)
+        .map_err(|e| Error::refused(format!("cannot encode {}: {e}", files.spec().display())))?;
+    let streams = Streams {
+        // Opened anew, for reading alone and from the start.
+        prompt: File::open(files.prompt()).map_err(|e| Error::io("open", &files.prompt(), e))?,
+        events: store::create_appending(&files.events())?,
+        stderr: store::create_appending(&files.stderr())?,
+    };
+    // Last of all: a folder with a spec is a run.
+    store::create_private(&files.spec(), &spec_text)?
+        .sync_data()
+        .map_err(|e| Error::io("sync", &files.spec(), e))?;
+    Ok(streams)
+}
+
+fn record_lineage(state: &StateDir, spec: &LaunchSpec) -> Result<()> {
+    let Some(parent) = &spec.parent else {
+        return Ok(());
+    };
+    let link = Link {
+        child: spec.session_id,
+        parent: parent.session_id,
+        by: By::Dispatcher,
+        at: spec.created_at,
+        run_id: Some(spec.run_id),
+        cwd: Some(spec.cwd.clone()),
+    };
+    Lineage::at(state.lineage()).append(&link).map(drop)
+}
+
+/// Takes a lock that only a passer-by can hold for a moment.
+fn take(path: &std::path::Path, what: &str) -> Result<Lock> {
+    const TRIES: u32 = 20;
+    for _ in 0..TRIES {
+        match Lock::try_take(path) {
+            Ok(lock) => return Ok(lock),
+            Err(LockError::Broken(error)) => return Err(error.with_kind(Kind::Refused)),
+            Err(LockError::Held) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    Err(Error::refused(format!(
+        "the {what} is in use: somebody holds {}",
+        path.display()
+    ))
+    .hint("wait for its holder to leave"))
+}

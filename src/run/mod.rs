@@ -1,0 +1,30 @@
+//! The domain of a run: from a launch spec to a truthful result.
+//!
+//! ```text
+//! LaunchSpec ─► launch ─► supervise ─► claude ─► events file ─► Observed ─► verdict ─► result
+//! ```
+//!
+//! [`launch`] makes everything that must exist before claude does, [`supervise`] spawns and watches
+//! it, [`finish`] turns what is known into the document, by the pure [`verdict`]. [`inspect`] does
+//! the last step for a run that it finds on disk, whoever supervised it.
+
+pub mod argv;
+pub mod child_env;
+pub mod claude_program;
+pub mod finish;
+pub mod inspect;
+pub mod launch;
+pub mod mcp_config;
+pub mod observed;
+pub mod prompt;
+pub mod receipt;
+pub mod record;
+pub mod result;
+pub mod row;
+pub mod select;
+pub mod spec;
+pub mod stop;
+pub mod supervise;
+pub mod tail;
+pub mod verdict;
+pub mod watchdog;

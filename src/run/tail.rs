@@ -1,0 +1,126 @@
+//! Following a file that somebody else writes: whole lines, as they come.
+//!
+//! No line is too long, and none is held longer than needed: the buffer that a huge line took is
+//! given back after it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// How much is read at a time, and kept of the buffer after a longer line.
+const CHUNK: usize = 64 * 1024;
+
+/// Where a reader stands in a growing file.
+#[derive(Debug)]
+pub struct Tail {
+    file: File,
+    line: Vec<u8>,
+    chunk: Vec<u8>,
+}
+
+impl Tail {
+    /// Begins at the start of a file.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
+        Ok(Self {
+            file,
+            line: Vec::new(),
+            chunk: vec![0; CHUNK],
+        })
+    }
+
+    /// Reads what is new and hands out each whole line, without its line feed. Returns how many
+    /// bytes were new.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read_new(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
+        let mut total: u64 = 0;
+        loop {
+            let count = match self.file.read(&mut self.chunk) {
+                Ok(0) => return Ok(total),
+                Ok(count) => count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            total += u64::try_from(count).unwrap_or(u64::MAX);
+            let mut rest = &self.chunk[..count];
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let (head, tail) = rest.split_at(end);
+                if self.line.is_empty() {
+                    each(head);
+                } else {
+                    self.line.extend_from_slice(head);
+                    each(&self.line);
+                    self.line.clear();
+                    self.line.shrink_to(CHUNK);
+                }
+                rest = &tail[1..];
+            }
+            self.line.extend_from_slice(rest);
+        }
+    }
+
+    /// The end of the file without a line feed, once no more will come.
+    pub fn finish(&mut self, mut each: impl FnMut(&[u8])) {
+        if !self.line.is_empty() {
+            each(&self.line);
+            self.line = Vec::new();
+        }
+    }
+}
+
+/// The last `most` bytes of a file as text; bytes that are not UTF-8 are replaced. Empty when the
+/// file is not there.
+#[must_use]
+pub fn end_of(path: &Path, most: u64) -> String {
+    use std::io::{Seek, SeekFrom};
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let size = file.metadata()?.len();
+        file.seek(SeekFrom::Start(size.saturating_sub(most)))?;
+        let mut bytes = Vec::new();
+        file.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_however_they_are_written() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut tail = Tail::open(file.path()).unwrap();
+        let mut lines: Vec<String> = Vec::new();
+        let long = "x".repeat(3 * CHUNK);
+        for part in ["a", "b\nc", "\n\n", &long, "\nend"] {
+            file.write_all(part.as_bytes()).unwrap();
+            let new = tail
+                .read_new(|line| lines.push(String::from_utf8(line.to_vec()).unwrap()))
+                .unwrap();
+            assert_eq!(new, part.len() as u64);
+        }
+        assert_eq!(lines, ["ab", "c", "", &long]);
+        assert!(tail.line.capacity() <= CHUNK);
+        tail.finish(|line| lines.push(String::from_utf8(line.to_vec()).unwrap()));
+        assert_eq!(lines.last().map(String::as_str), Some("end"));
+    }
+
+    #[test]
+    fn the_end_is_bounded() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        assert_eq!(end_of(file.path(), 4), "6789");
+        assert_eq!(end_of(Path::new("/nonexistent/file"), 4), "");
+    }
+}
