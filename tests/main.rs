@@ -19,9 +19,13 @@
 
 mod support;
 
+mod doorman;
 mod lane_claude;
 mod lane_ends;
 mod lane_errors;
 mod lane_process;
 mod lane_shape;
 mod lane_support;
+mod start;
+mod start_clocks;
+mod start_refused;

@@ -109,7 +109,7 @@ fn write_files(
     prompt: &[u8],
 ) -> Result<Streams> {
     if spec.doorman == DoormanMode::Injected {
-        store::create_private(&files.mcp(), &mcp_config::document(state)?)?;
+        store::create_private(&files.mcp(), &mcp_config::document(state, &spec.claude.path)?)?;
     }
     store::create_private(&files.prompt(), prompt)?
         .sync_data()
