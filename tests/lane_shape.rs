@@ -5,6 +5,8 @@
 //! type. Both are run inside the walls.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
+
 use crate::support::claude::Claude;
 use crate::support::env::{PATIENCE, TestEnv};
 use crate::support::lanes::on_real_claude;
