@@ -155,6 +155,7 @@ fn user_row(s: &Session, command: &Command, text: &str, prompt_id: &str, turn: u
         tools_used: Some(tools),
         ..
     } = &command.source
+        && s.newer
     {
         let uuid = ids::uuid();
         let text = format!(

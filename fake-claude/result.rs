@@ -167,9 +167,11 @@ fn render(s: &Session, finished: &Finished) -> Row {
     let uuids = &finished.user_uuids;
     let first_uuid = uuids.first();
     let interrupted = matches!(finished.end, End::Interrupted { .. });
+    // 2.1.308 sees that the budget is used up before it hears why the model stopped.
+    let unheard = matches!(finished.end, End::MaxBudget(_)) && !s.newer;
     let row = row! {
         "duration_api_ms": api_ms,
-        "stop_reason": finished.stop_reason,
+        "stop_reason": finished.stop_reason.as_ref().filter(|_| !unheard),
         "session_id": s.shown_id(),
         "total_cost_usd": Number(total),
         "usage": turn_usage(counted.then_some(&finished.usage)),

@@ -32,3 +32,4 @@ mod start;
 mod start_clocks;
 mod start_descriptors;
 mod start_refused;
+mod start_reports;
