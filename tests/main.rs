@@ -31,5 +31,6 @@ mod lane_support;
 mod start;
 mod start_clocks;
 mod start_descriptors;
+mod start_full_disk;
 mod start_refused;
 mod start_reports;

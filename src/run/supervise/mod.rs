@@ -95,7 +95,7 @@ pub async fn supervise(
             if let Err(error) = run.write_down(pid) {
                 // The child is let go without a word, and so leaves without having been claude.
                 drop(gated);
-                run.prepared.files.discard();
+                run.prepared.discard();
                 return Err(error.with_kind(Kind::Refused));
             }
             match gated.release() {
