@@ -85,8 +85,13 @@ pub async fn supervise(
         first_output: None,
         heartbeat: None,
         extent: None,
+        servers_seen: false,
         notes: Vec::new(),
     };
+    // The install may tell the version, before claude itself does.
+    if let Some(version) = run.prepared.spec.claude.version.clone() {
+        run.check_version(&version, observer);
+    }
     let ending = match gated {
         Err(e) => Ending::NotSpawned(e.to_string()),
         Ok(gated) => {
@@ -135,6 +140,8 @@ struct Run {
     first_output: Option<Duration>,
     heartbeat: Option<Heartbeat>,
     extent: Option<Extent>,
+    /// Whether claude has listed its MCP servers; it does not start a dead one again.
+    servers_seen: bool,
     notes: Vec<String>,
 }
 
