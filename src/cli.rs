@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser};
 
-use crate::cmd;
+use crate::cmd::Verb;
 
 /// Supervises headless Claude Code runs, and tells the truth about them.
 ///
@@ -21,23 +21,6 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
-}
-
-/// The verbs.
-#[derive(Debug, Subcommand)]
-#[allow(
-    missing_docs,
-    reason = "the documentation of each verb's Args is its help text"
-)]
-pub enum Verb {
-    Start(Box<cmd::start::Args>),
-    Runs(cmd::runs::Args),
-    Show(cmd::show::Args),
-    Doctor(cmd::doctor::Args),
-    Version(cmd::version::Args),
-    Completions(cmd::completions::Args),
-    Man(cmd::man::Args),
-    Doorman(cmd::doorman::Args),
 }
 
 /// The command line's definition, from which help, man page, completions and reference are made.

@@ -15,8 +15,9 @@ fn main() -> ExitCode {
             let context = Context {
                 environment: Environment::inherited(),
                 inherited,
+                definition: cli::command,
             };
-            ExitCode::from(cmd::dispatch(cli, &context))
+            ExitCode::from(cmd::dispatch(cli.verb, &context))
         }
         Err(error) => {
             // Help and version are answers, and a full stdout is no usage error.

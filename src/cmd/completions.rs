@@ -2,8 +2,8 @@
 
 use clap_complete::Shell;
 
+use super::Context;
 use super::asking::{self, Format};
-use crate::cli;
 
 /// Print the completions for a shell.
 ///
@@ -22,9 +22,9 @@ pub struct Args {
 
 /// Runs it; the exit code.
 #[must_use]
-pub fn run(args: Args) -> u8 {
+pub fn run(args: Args, context: &Context) -> u8 {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut cli::command(), "oo", &mut script);
+    clap_complete::generate(args.shell, &mut (context.definition)(), "oo", &mut script);
     let script = String::from_utf8_lossy(&script);
     asking::end(args.format, asking::text(args.format, &script))
 }

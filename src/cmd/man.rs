@@ -8,8 +8,8 @@ use std::io;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use super::Context;
 use super::asking::{self, Format};
-use crate::cli;
 use crate::error::{Error, Result};
 use crate::exit::table;
 
@@ -44,8 +44,8 @@ const VARIABLES: [(&str, &str); 6] = [
 
 /// Runs it; the exit code.
 #[must_use]
-pub fn run(args: Args) -> u8 {
-    let printed = page().and_then(|page| asking::text(args.format, &page));
+pub fn run(args: Args, context: &Context) -> u8 {
+    let printed = page((context.definition)()).and_then(|page| asking::text(args.format, &page));
     asking::end(args.format, printed)
 }
 
@@ -53,15 +53,14 @@ pub fn run(args: Args) -> u8 {
 ///
 /// # Errors
 /// Never in practice: it is written to memory.
-pub fn page() -> Result<String> {
+pub fn page(command: clap::Command) -> Result<String> {
     let mut bytes = Vec::new();
-    write_page(&mut bytes)
+    write_page(&mut bytes, command)
         .map_err(|e| Error::failed(format!("cannot write the manual page: {e}")))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn write_page(out: &mut Vec<u8>) -> io::Result<()> {
-    let mut command = cli::command();
+fn write_page(out: &mut Vec<u8>, mut command: clap::Command) -> io::Result<()> {
     command.build();
     let man = Man::new(command.clone()).date("").manual("oo");
     man.render_title(out)?;
