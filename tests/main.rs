@@ -19,6 +19,8 @@
 
 mod support;
 
+mod docs;
+mod doctor;
 mod doorman;
 mod lane_claude;
 mod lane_ends;
@@ -26,6 +28,9 @@ mod lane_errors;
 mod lane_process;
 mod lane_shape;
 mod lane_support;
+mod runs;
+mod show;
 mod start;
 mod start_clocks;
 mod start_refused;
+mod verbs_misc;
