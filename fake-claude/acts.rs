@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::signal::{Signal, raise};
 use serde_json::Value;
 
 use crate::helper;
@@ -76,8 +76,11 @@ pub(crate) fn hang(s: &Session) {
 
 /// A row of the script, with the fields that every row has.
 fn completed(s: &Session, mut line: Value) -> Value {
-    if let Some(fields) = line.as_object_mut() {
-        if fields.contains_key("type") {
+    if let Some(fields) = line
+        .as_object_mut()
+        .filter(|fields| fields.contains_key("type"))
+    {
+        {
             fields
                 .entry("session_id")
                 .or_insert_with(|| s.shown_id().into());
@@ -114,7 +117,7 @@ fn allocate(mib: usize) {
     std::hint::black_box(memory.leak());
 }
 
-/// Ends the process by a signal, whatever the signal mask says.
+/// Ends the process by a signal; TERM, INT and HUP kill it only before their handlers are there.
 fn die(name: &str) {
     let signal = match name {
         "KILL" => Signal::SIGKILL,
@@ -124,9 +127,6 @@ fn die(name: &str) {
         "HUP" => Signal::SIGHUP,
         _ => Signal::SIGTERM,
     };
-    let mut set = SigSet::empty();
-    set.add(signal);
-    let _ = set.thread_unblock();
     // The runtime's handler for SIGSEGV steps aside at the first one.
     let _ = raise(signal);
     let _ = raise(signal);

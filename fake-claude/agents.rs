@@ -212,11 +212,12 @@ fn finish(s: &Arc<Session>, agent: &Agent, report: &Report) {
     let task = &agent.voice.task;
     {
         let mut stats = lock(&s.stats);
-        if report.failed {
-            stats.failed += 1
+        let outcome = if report.failed {
+            &mut stats.failed
         } else {
-            stats.completed += 1
-        }
+            &mut stats.completed
+        };
+        *outcome += 1;
     }
     meta(s, agent, true);
     let status = if report.failed { "failed" } else { "completed" };
@@ -255,7 +256,7 @@ fn finish(s: &Arc<Session>, agent: &Agent, report: &Report) {
             told: summary,
             report: Some(told),
             usage: Some(usage(agent, report)),
-            tools_used: tools_used(report),
+            tools_used: tools_used(report).filter(|_| s.newer),
         },
     );
 }

@@ -212,11 +212,9 @@ fn in_foreground(
                     announced = true;
                     stream::task_started(s, task, false, None);
                 }
-                if let (Some(at), Some(beat)) = (next_beat, beat) {
-                    if now >= at {
-                        stream::tool_progress(s, &call.name, &call.id, began.elapsed().as_secs());
-                        next_beat = Some(at + beat);
-                    }
+                if let (Some(at), Some(beat)) = (next_beat.filter(|at| now >= *at), beat) {
+                    stream::tool_progress(s, &call.name, &call.id, began.elapsed().as_secs());
+                    next_beat = Some(at + beat);
                 }
             }
         }

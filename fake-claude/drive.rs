@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::hub::{Command, State, Stop};
+use crate::hub::{Command, State, Stop, lock};
 use crate::quirks::Point;
 use crate::result::{self, Finished};
 use crate::session::{Format, Session};
@@ -105,7 +105,7 @@ fn next(s: &Session, said: &mut Said) -> Next {
         );
         match next {
             Some(next) => {
-                if idle && matches!(next, Next::Turn(_)) {
+                if matches!(next, Next::Turn(_)) {
                     s.registry.status("busy");
                 }
                 return next;
@@ -141,10 +141,14 @@ fn play(s: &Arc<Session>, command: &Command, said: &mut Said) {
     if !hold || interrupted {
         flush(s, said, false);
     }
-    if let Some(switch) = &s.quirks.switch_session {
-        if turn::TURNS.load(Ordering::Relaxed) == switch.after_turn {
-            s.switch(&switch.to.to_string());
-        }
+    let turns = turn::TURNS.load(Ordering::Relaxed);
+    if let Some(switch) = s
+        .quirks
+        .switch_session
+        .as_ref()
+        .filter(|w| w.after_turn == turns)
+    {
+        s.switch(&switch.to.to_string());
     }
 }
 
@@ -183,6 +187,7 @@ fn give_up_on_agents(s: &Session, ceiling: u64) {
     });
     let seconds = ceiling / 1000;
     for task in agents {
+        lock(&s.stats).killed_by_system += 1;
         eprintln!(
             "Background tasks still running {seconds}s after the last turn (subagent \"{}\"); \
              stopping them. Set CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS=0 to wait indefinitely.",

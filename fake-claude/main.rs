@@ -27,8 +27,10 @@ mod helper;
 mod hub;
 mod ids;
 mod input;
+mod list;
 mod mcp;
 mod opening;
+mod problem;
 mod quirks;
 mod record;
 mod registry;
@@ -102,6 +104,13 @@ fn main() -> ExitCode {
         print!("{}", flags::help());
         return ExitCode::SUCCESS;
     }
+    if words.first().map(String::as_str) == Some("mcp") {
+        if words.get(1).map(String::as_str) != Some("list") {
+            strict("of the mcp commands only `mcp list` is played");
+        }
+        list::run(script.version.as_deref().unwrap_or("2.1.332"));
+        return ExitCode::SUCCESS;
+    }
     if !flags.has("--print") {
         strict("only runs with -p are played");
     }
@@ -129,7 +138,7 @@ fn play(flags: Flags, script: Script, record: Record) -> u8 {
     };
     let s = &session;
     acts::play(s, quirks::Point::Launch);
-    signals::block();
+    signals::watch(s);
     let mut litter = s.registry.files().to_vec();
     litter.push(PathBuf::from(&s.socket));
     let _ = LITTER.set(litter);
@@ -138,7 +147,7 @@ fn play(flags: Flags, script: Script, record: Record) -> u8 {
         s.registry.create();
         s.registry.status("idle");
     }
-    signals::watch(s);
+    opening::title(s);
     match prompt {
         Some(prompt) => {
             s.registry.status("busy");

@@ -180,11 +180,9 @@ impl Mcp {
             .into_iter()
             .peekable();
         while self.alive() {
-            if let Some((after, signal)) = steps.peek() {
-                if began.elapsed() >= Duration::from_millis(*after) {
-                    self.signal(*signal);
-                    steps.next();
-                }
+            let due = |(after, _): &(u64, Signal)| began.elapsed() >= Duration::from_millis(*after);
+            if let Some((_, signal)) = steps.next_if(due) {
+                self.signal(signal);
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -203,12 +201,12 @@ impl Mcp {
     fn signal(&self, signal: Signal) {
         for server in &self.servers {
             let mut state = lock(&server.state);
-            if let Some(child) = &mut state.child {
-                if matches!(child.try_wait(), Ok(None)) {
-                    if let Ok(pid) = i32::try_from(child.id()) {
-                        let _ = kill(Pid::from_raw(pid), signal);
-                    }
-                }
+            let pid = state
+                .child
+                .as_mut()
+                .and_then(|child| matches!(child.try_wait(), Ok(None)).then(|| child.id()));
+            if let Some(pid) = pid.and_then(|pid| i32::try_from(pid).ok()) {
+                let _ = kill(Pid::from_raw(pid), signal);
             }
         }
     }
@@ -261,7 +259,8 @@ fn connect(s: &Session, server: &Server, deadline: Instant) {
             state.tools = tools;
             return;
         }
-        if Instant::now() >= deadline || !peer.closed() {
+        let ending = lock(&s.mcp.interrupted).is_some();
+        if ending || Instant::now() >= deadline || !peer.closed() {
             return;
         }
         // It has exited: once more.

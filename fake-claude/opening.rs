@@ -140,12 +140,22 @@ pub(crate) fn play(s: &Session, command: &Command, prompt_id: &str, turn: u32) {
     }
 }
 
+/// The name that the session was given.
+pub(crate) fn title(s: &Session) {
+    if let Some(name) = s.flags.value("--name") {
+        let id = s.id();
+        s.note(&row! { "type": "custom-title", "customTitle": name, "sessionId": id });
+        s.note(&row! { "type": "agent-name", "agentName": name, "sessionId": id });
+    }
+}
+
 fn user_row(s: &Session, command: &Command, text: &str, prompt_id: &str, turn: u32) {
     let message = row! { "role": "user", "content": text };
     if let Source::Task {
         tools_used: Some(tools),
         ..
     } = &command.source
+        && s.newer
     {
         let uuid = ids::uuid();
         let text = format!(

@@ -59,7 +59,7 @@ pub(crate) struct Act {
     pub(crate) hang: Option<bool>,
     /// The process ends with this code, at once and without tidying up.
     pub(crate) exit: Option<i32>,
-    /// The process ends by this signal: KILL, ABRT, SEGV, TERM, INT or HUP.
+    /// The process ends by this signal: KILL, ABRT, SEGV; at `launch` also TERM, INT, HUP.
     pub(crate) signal: Option<String>,
     /// A process in a session of its own that holds stdout and stderr for so long.
     pub(crate) orphan_ms: Option<u64>,
@@ -192,14 +192,10 @@ impl Quirks {
                 }
             }
             Point::ToolResult if self.hang_after_tool_result => acts.push(hang),
-            Point::Exit => {
-                if self.linger_ms > 0 {
-                    acts.push(Act {
-                        sleep_ms: Some(self.linger_ms),
-                        ..Act::default()
-                    });
-                }
-            }
+            Point::Exit if self.linger_ms > 0 => acts.push(Act {
+                sleep_ms: Some(self.linger_ms),
+                ..Act::default()
+            }),
             _ => {}
         }
         acts
@@ -228,8 +224,14 @@ impl Quirks {
                     from_hex(hex).ok_or_else(|| format!("at {point:?}, act {i}: bad hex"))?;
                 }
                 if let Some(name) = &act.signal {
-                    if !["KILL", "ABRT", "SEGV", "TERM", "INT", "HUP"].contains(&name.as_str()) {
-                        return Err(format!("at {point:?}, act {i}: no such signal {name}"));
+                    let handled = ["TERM", "INT", "HUP"].contains(&name.as_str());
+                    let playable = if handled {
+                        *point == Point::Launch
+                    } else {
+                        ["KILL", "ABRT", "SEGV"].contains(&name.as_str())
+                    };
+                    if !playable {
+                        return Err(format!("at {point:?}, act {i}: cannot die by {name} here"));
                     }
                 }
             }
@@ -266,7 +268,7 @@ pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
         .chars()
         .map(|c| c.to_digit(16))
         .collect::<Option<_>>()?;
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return None;
     }
     digits
@@ -297,5 +299,33 @@ mod tests {
         assert!(two.check().is_err());
         assert_eq!(from_hex("ff0a"), Some(vec![255, 10]));
         assert_eq!(from_hex("f"), None);
+    }
+
+    /// Every snippet of the reference can be played.
+    #[test]
+    fn the_reference_is_playable() {
+        let reference = include_str!("README.md");
+        let table = reference.split("## Field reports").nth(1).unwrap();
+        let mut played = 0;
+        for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
+            for snippet in row.split('`').skip(1).step_by(2) {
+                let script = match snippet.chars().next() {
+                    Some('"') if snippet.contains(':') => {
+                        let quirks = snippet.strip_prefix("\"quirks\": {").map_or_else(
+                            || snippet.to_owned(),
+                            |rest| rest.trim_end_matches('}').to_owned(),
+                        );
+                        format!(r#"{{"replies":[],"quirks":{{{quirks}}}}}"#)
+                    }
+                    Some('{') => format!(r#"{{"replies":[{snippet}]}}"#),
+                    _ => continue,
+                };
+                played += 1;
+                if let Err(error) = crate::script::Script::parse(&script) {
+                    panic!("{script}: {error}");
+                }
+            }
+        }
+        assert!(played > 30, "only {played} snippets were found");
     }
 }

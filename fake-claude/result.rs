@@ -76,7 +76,7 @@ fn stats(s: &Session) -> Row {
         "spawned_by_subagents": 0,
         "completed": stats.completed,
         "failed": stats.failed,
-        "killed": row! { "parent": 0, "user": 0, "system": 0 },
+        "killed": row! { "parent": 0, "user": 0, "system": stats.killed_by_system },
         "refused": row! { "depth_limit": 0, "concurrency_limit": 0, "budget": 0 },
         "by_type": stats.by_type,
     }
@@ -154,11 +154,6 @@ fn render(s: &Session, finished: &Finished) -> Row {
         finished.end,
         End::MaxBudget(_) | End::ApiError { .. } | End::Interrupted { in_tool: false }
     );
-    let nothing = Usage {
-        input_tokens: 0,
-        output_tokens: 0,
-        ..Usage::default()
-    };
     let (total, model_usage, since, api_ms) = {
         let mut ledger = lock(&s.ledger);
         let model_usage = ledger.model_usage(s.newer);
@@ -172,12 +167,14 @@ fn render(s: &Session, finished: &Finished) -> Row {
     let uuids = &finished.user_uuids;
     let first_uuid = uuids.first();
     let interrupted = matches!(finished.end, End::Interrupted { .. });
+    // 2.1.308 sees that the budget is used up before it hears why the model stopped.
+    let unheard = matches!(finished.end, End::MaxBudget(_)) && !s.newer;
     let row = row! {
         "duration_api_ms": api_ms,
-        "stop_reason": finished.stop_reason,
+        "stop_reason": finished.stop_reason.as_ref().filter(|_| !unheard),
         "session_id": s.shown_id(),
         "total_cost_usd": Number(total),
-        "usage": turn_usage(if counted { &finished.usage } else { &nothing }),
+        "usage": turn_usage(counted.then_some(&finished.usage)),
         "modelUsage": model_usage,
         "permission_denials": finished.denials,
         "terminal_reason": terminal_reason(&finished.end),
@@ -264,11 +261,6 @@ pub(crate) fn write(s: &Session, finished: &Finished, last: bool) {
 
 /// The single row of a refused `--resume`.
 pub(crate) fn lost_session(session: &str, error: &str) -> Row {
-    let nothing = Usage {
-        input_tokens: 0,
-        output_tokens: 0,
-        ..Usage::default()
-    };
     row! {
         "type": "result",
         "subtype": "error_during_execution",
@@ -279,7 +271,7 @@ pub(crate) fn lost_session(session: &str, error: &str) -> Row {
         "stop_reason": (),
         "session_id": session,
         "total_cost_usd": 0,
-        "usage": turn_usage(&nothing),
+        "usage": turn_usage(None),
         "modelUsage": Row::new(),
         "permission_denials": ([] as [u8; 0]),
         "uuid": ids::uuid(),

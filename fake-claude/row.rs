@@ -4,9 +4,11 @@
 //! not begin with `type`), and readers have come to grief over it. A [`Row`] writes its fields
 //! in the order they were put, and nests as a value.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 
 /// One JSON object under construction.
 #[derive(Clone, Default)]
@@ -20,6 +22,18 @@ impl Row {
     /// A row whose fields are given as the text between the braces.
     pub(crate) fn from_fields(fields: &str) -> Self {
         Self(fields.to_owned())
+    }
+
+    /// The row without one of its fields.
+    pub(crate) fn without(&self, key: &str) -> Self {
+        let fields: BTreeMap<String, Box<RawValue>> =
+            serde_json::from_str(&self.line()).unwrap_or_default();
+        let Some(value) = fields.get(key) else {
+            return self.clone();
+        };
+        let field = format!("\"{key}\":{}", value.get());
+        let rest = self.0.replacen(&format!("{field},"), "", 1);
+        Self(rest.replacen(&format!(",{field}"), "", 1))
     }
 
     /// Appends one field.
@@ -62,7 +76,7 @@ impl Row {
 
 impl Serialize for Row {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serde_json::value::RawValue::from_string(self.line())
+        RawValue::from_string(self.line())
             .map_err(serde::ser::Error::custom)?
             .serialize(serializer)
     }
@@ -80,7 +94,7 @@ impl Raw {
 
 impl Serialize for Raw {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serde_json::value::RawValue::from_string(self.0.clone())
+        RawValue::from_string(self.0.clone())
             .map_err(serde::ser::Error::custom)?
             .serialize(serializer)
     }

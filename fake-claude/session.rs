@@ -19,7 +19,7 @@ use crate::quirks::{Point, Quirks};
 use crate::record::Record;
 use crate::registry::Registry;
 use crate::row::{Row, row};
-use crate::script::{Replies, Reply};
+use crate::script::{Replies, Reply, ToolCall};
 use crate::transcript::Log;
 
 /// `--output-format`.
@@ -40,6 +40,7 @@ pub(crate) struct AgentStats {
     pub(crate) started_in_background: u32,
     pub(crate) completed: u32,
     pub(crate) failed: u32,
+    pub(crate) killed_by_system: u32,
     pub(crate) by_type: BTreeMap<String, u32>,
 }
 
@@ -74,6 +75,7 @@ pub(crate) struct Session {
     id: Mutex<String>,
     written: Mutex<usize>,
     passed: Mutex<BTreeMap<Point, u32>>,
+    tools_used: Mutex<Vec<String>>,
 }
 
 /// What [`Session::new`] is made of.
@@ -129,6 +131,7 @@ impl Session {
             id: Mutex::new(parts.id),
             written: Mutex::default(),
             passed: Mutex::default(),
+            tools_used: Mutex::default(),
         }
     }
 
@@ -203,6 +206,22 @@ impl Session {
             "sessionId": self.id(),
             "version": self.version,
             "gitBranch": "HEAD",
+        }
+    }
+
+    /// All tools that were called so far, if some of these calls are the first of their tool.
+    pub(crate) fn new_tools(&self, calls: &[ToolCall]) -> Vec<String> {
+        let mut used = lock(&self.tools_used);
+        let before = used.len();
+        for call in calls {
+            if !used.contains(&call.name) {
+                used.push(call.name.clone());
+            }
+        }
+        if used.len() > before {
+            used.clone()
+        } else {
+            Vec::new()
         }
     }
 

@@ -1,43 +1,53 @@
 //! Signals: one thread waits for them and leaves word in the hub.
+//!
+//! Before the handlers are in place a signal kills the process, as it does the real one in its
+//! first half second. Nothing is blocked, so that children start with a clean mask.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
-use nix::sys::signal::{SigSet, Signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::hub::Stop;
 use crate::session::Session;
 
-/// The signals that the program handles; blocked in every thread, waited for in one.
-fn set() -> SigSet {
-    let mut set = SigSet::empty();
-    set.add(Signal::SIGINT);
-    set.add(Signal::SIGTERM);
-    set.add(Signal::SIGHUP);
-    set
-}
-
-/// From here on a signal no longer kills the process. To be called before threads are started.
-pub(crate) fn block() {
-    if let Err(e) = set().thread_block() {
-        crate::strict(&format!("cannot block signals: {e}"));
+/// Puts the handlers in place.
+pub(crate) fn watch(s: &Arc<Session>) {
+    let s = Arc::clone(s);
+    let (ready, wait) = channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build();
+        let Ok(runtime) = runtime else { return };
+        runtime.block_on(async move {
+            let (Ok(mut int), Ok(mut term), Ok(mut hup)) = (
+                signal(SignalKind::interrupt()),
+                signal(SignalKind::terminate()),
+                signal(SignalKind::hangup()),
+            ) else {
+                return;
+            };
+            let _ = ready.send(());
+            loop {
+                let (name, stop) = next(&mut int, &mut term, &mut hup).await;
+                if !s.quirks.ignores(name) {
+                    // The first one decides: TERM after INT changes nothing.
+                    s.hub
+                        .tell(|state| state.stop.get_or_insert(stop).exit_code());
+                }
+            }
+        });
+    });
+    if wait.recv().is_err() {
+        crate::strict("cannot handle signals");
     }
 }
 
-/// Starts the thread.
-pub(crate) fn watch(s: &Arc<Session>) {
-    let s = Arc::clone(s);
-    std::thread::spawn(move || {
-        while let Ok(signal) = set().wait() {
-            let (name, stop) = match signal {
-                Signal::SIGINT => ("INT", Stop::Int),
-                Signal::SIGHUP => ("HUP", Stop::Hup),
-                _ => ("TERM", Stop::Term),
-            };
-            if !s.quirks.ignores(name) {
-                // The first one decides: TERM after INT changes nothing.
-                s.hub
-                    .tell(|state| state.stop.get_or_insert(stop).exit_code());
-            }
-        }
-    });
+async fn next(int: &mut Signal, term: &mut Signal, hup: &mut Signal) -> (&'static str, Stop) {
+    tokio::select! {
+        _ = int.recv() => ("INT", Stop::Int),
+        _ = term.recv() => ("TERM", Stop::Term),
+        _ = hup.recv() => ("HUP", Stop::Hup),
+    }
 }

@@ -149,21 +149,11 @@ fn target(
         });
     };
     if uuid::Uuid::try_parse(&old).is_err() {
-        match transcript::find_by_title(config, &old) {
-            Some(id) => old = id,
-            None => {
-                let error = format!(
-                    "Error: --resume requires a valid session ID or session title when used with \
-                     --print. Usage: claude -p --resume <session-id|title>. Provided value \
-                     \"{old}\" is not a UUID and does not match any session title."
-                );
-                return Err(Refusal::Lost {
-                    session: ids::uuid(),
-                    error,
-                    how,
-                });
-            }
-        }
+        old = by_title(config, &old).map_err(|error| Refusal::Lost {
+            session: ids::uuid(),
+            error,
+            how,
+        })?;
     }
     let Some(path) = transcript::find(config, &old) else {
         let error = format!("No conversation found with session ID: {old}");
@@ -184,6 +174,30 @@ fn target(
         from: Some(path),
         resumed: true,
     })
+}
+
+/// The one session of this name.
+fn by_title(config: &Path, title: &str) -> Result<String, String> {
+    let found = transcript::find_by_title(config, title);
+    match found.as_slice() {
+        [] => Err(format!(
+            "Error: --resume requires a valid session ID or session title when used with --print. \
+             Usage: claude -p --resume <session-id|title>. Provided value \"{title}\" is not a UUID \
+             and does not match any session title."
+        )),
+        [(id, _)] => Ok(id.clone()),
+        many => {
+            let mut error = format!(
+                "Error: --resume \"{title}\" matches {} sessions. Pass one of these session IDs to \
+                 disambiguate:",
+                many.len()
+            );
+            for (id, changed) in many {
+                error += &format!("\n  {id}  (modified {})", ids::stamp(*changed));
+            }
+            Err(error)
+        }
+    }
 }
 
 /// The transcript to write, and what it holds already.

@@ -75,6 +75,7 @@ pub(crate) fn init(s: &Session) {
     let mut tools: Vec<String> = TOOLS
         .iter()
         .filter(|tool| s.newer || **tool != "Monitor")
+        .filter(|tool| wanted(s, tool))
         .map(|tool| (*tool).to_owned())
         .collect();
     tools.extend(s.mcp.tool_names());
@@ -133,6 +134,13 @@ pub(crate) fn init(s: &Session) {
     .put("view_mode", "default");
     s.say(&patched(row, &s.quirks.init_patch));
     crate::acts::play(s, Point::Init);
+}
+
+/// Whether `--tools` leaves a built-in tool in.
+fn wanted(s: &Session, tool: &str) -> bool {
+    let named = |option: &str, tool: &str| s.flags.tool_rules(option).iter().any(|r| r == tool);
+    let given = !s.flags.has("--tools") || named("--tools", tool) || named("--tools", "default");
+    given && !named("--disallowedTools", tool)
 }
 
 /// A row with some fields replaced or added; without a patch it is left as it is.

@@ -61,10 +61,9 @@ impl Log {
         if self.file.is_some() || !self.enabled {
             return;
         }
-        if let Some(folder) = self.path.parent() {
-            if let Err(e) = std::fs::create_dir_all(folder) {
-                crate::strict(&format!("cannot create {}: {e}", folder.display()));
-            }
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        if let Err(e) = std::fs::create_dir_all(folder) {
+            crate::strict(&format!("cannot create {}: {e}", folder.display()));
         }
         match OpenOptions::new()
             .append(true)
@@ -174,30 +173,32 @@ pub(crate) fn find(config: &Path, session: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The session whose name somebody gave it, from the transcripts of all projects.
-pub(crate) fn find_by_title(config: &Path, title: &str) -> Option<String> {
-    let folders = std::fs::read_dir(config.join("projects")).ok()?;
+/// The sessions that somebody gave this name, newest first, each with the time of its last change.
+pub(crate) fn find_by_title(config: &Path, title: &str) -> Vec<(String, u64)> {
+    let mut found: Vec<(String, u64)> = Vec::new();
+    let folders = std::fs::read_dir(config.join("projects"));
     let files = folders
+        .into_iter()
         .flatten()
-        .filter_map(|f| std::fs::read_dir(f.path()).ok())
-        .flatten();
-    for file in files.flatten() {
+        .flatten()
+        .filter_map(|f| std::fs::read_dir(f.path()).ok());
+    for file in files.flatten().flatten() {
         let Ok(bytes) = std::fs::read(file.path()) else {
             continue;
         };
-        for line in bytes.split(|b| *b == b'\n') {
-            let Ok(row) = serde_json::from_slice::<Value>(line) else {
-                continue;
-            };
-            if row.get("customTitle").and_then(Value::as_str) == Some(title) {
-                return row
-                    .get("sessionId")
-                    .and_then(Value::as_str)
-                    .map(str::to_owned);
-            }
+        let named = bytes.split(|b| *b == b'\n').any(|line| {
+            serde_json::from_slice::<Value>(line)
+                .is_ok_and(|row| row.get("customTitle").and_then(Value::as_str) == Some(title))
+        });
+        if let Some(id) = file.path().file_stem().filter(|_| named) {
+            let changed = file.metadata().and_then(|m| m.modified()).ok();
+            let since = changed.and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+            let ms = since.map_or(0, |t| u64::try_from(t.as_millis()).unwrap_or(0));
+            found.push((id.to_string_lossy().into_owned(), ms));
         }
     }
-    None
+    found.sort_by_key(|(_, changed)| std::cmp::Reverse(*changed));
+    found
 }
 
 /// The newest session of a folder, for `--continue`.

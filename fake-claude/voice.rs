@@ -80,9 +80,18 @@ fn full_usage(usage: &Usage) -> Row {
     }
 }
 
-/// `usage` of a result row: zero when nothing was answered.
-pub(crate) fn turn_usage(usage: &Usage) -> Row {
-    full_usage(usage)
+/// `usage` of a result row; one that counts nothing has its fields in another order.
+pub(crate) fn turn_usage(usage: Option<&Usage>) -> Row {
+    let nothing = Usage {
+        input_tokens: 0,
+        output_tokens: 0,
+        ..Usage::default()
+    };
+    match usage {
+        Some(usage) => full_usage(usage),
+        None => row! { "output_tokens_details": row! { "thinking_tokens": 0 } }
+            .join(&full_usage(&nothing).without("output_tokens_details")),
+    }
 }
 
 impl Voice<'_> {
@@ -105,7 +114,7 @@ impl Voice<'_> {
         }
     }
 
-    fn say(&self, kind: &str, message: &Row, extra: Row) -> String {
+    fn say(&self, kind: &str, message: &Row, extra: &Row) -> String {
         let uuid = ids::uuid();
         let parent = self.agent.map(|agent| &agent.task.tool_use_id);
         let row = row! { "type": kind, "message": message, "parent_tool_use_id": parent }
@@ -113,7 +122,7 @@ impl Voice<'_> {
             .put("session_id", &self.s.shown_id())
             .put("uuid", &uuid)
             .put("timestamp", &ids::timestamp())
-            .join(&extra);
+            .join(extra);
         let row = match self.agent {
             Some(agent) => row
                 .put_some("subagent_type", agent.task.agent.as_ref())
@@ -133,8 +142,8 @@ impl Voice<'_> {
             .stop_reason
             .clone()
             .unwrap_or_else(|| stop_reason(&reply).to_owned());
-        if self.s.newer && !reply.tools.is_empty() {
-            let names: Vec<&str> = reply.tools.iter().map(|t| t.name.as_str()).collect();
+        let names = self.s.new_tools(&reply.tools);
+        if self.s.newer && !names.is_empty() {
             let row = row! { "type": "tools-used", "tools": names, "sessionId": self.s.id() };
             self.s.note(&row);
         }
@@ -179,7 +188,7 @@ impl Voice<'_> {
             let extra =
                 row! { "request_id": request_id }.join(&first_extra.take().unwrap_or_default());
             let said = message(None, &early).put("context_management", &());
-            let uuid = self.say("assistant", &said, extra);
+            let uuid = self.say("assistant", &said, &extra);
             let logged = message(Some(&stop), &full_usage(&usage)).put("stop_details", &());
             let body = row! { "message": logged }
                 .put_if(call.is_some(), "toolInputStreamMs", &2)
@@ -231,7 +240,7 @@ impl Voice<'_> {
         let extra = Row::new()
             .put_some("tool_use_result", result)
             .put_some("tool_result_meta", meta.map(|m| [m]).as_ref());
-        let uuid = self.say("user", &message, extra);
+        let uuid = self.say("user", &message, &extra);
         let body = row! {
             "promptId": self.prompt_id,
             "type": "user",
@@ -255,15 +264,15 @@ impl Voice<'_> {
             "[Request interrupted by user]"
         };
         let message = row! { "role": "user", "content": [row! { "type": "text", "text": text }] };
-        let uuid = self.say("user", &message, Row::new());
+        let uuid = self.say("user", &message, &Row::new());
         let body = row! {
             "promptId": self.prompt_id,
             "type": "user",
             "message": message,
-            "uuid": uuid,
-            "timestamp": ids::timestamp(),
         }
-        .put_if(self.s.newer, "rowSource", "harness");
+        .put_if(self.s.newer, "rowSource", "harness")
+        .put("uuid", &uuid)
+        .put("timestamp", &ids::timestamp());
         self.log(&uuid, &body);
     }
 
@@ -274,7 +283,7 @@ impl Voice<'_> {
             self.say(
                 "user",
                 &row! { "role": "user", "content": content },
-                Row::new(),
+                &Row::new(),
             )
         } else {
             ids::uuid()

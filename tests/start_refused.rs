@@ -45,12 +45,12 @@ fn is_root() -> bool {
 #[test]
 fn prompts_that_are_none() {
     let env = TestEnv::new();
-    let long = "x".repeat(10 * 1000 * 1000 + 1);
+    let long = "x".repeat(10 * 1024 * 1024 + 1);
     for (prompt, word) in [
         ("", "is empty"),
         (" \n\t\u{2003}", "is empty"),
         ("a\0b", "NUL byte, at byte 1"),
-        (long.as_str(), "10 MB"),
+        (long.as_str(), "10 MiB"),
     ] {
         assert_refused(&env, env.oo(["start", "-"]).stdin(prompt), &[word]);
         let file = env.file("prompt", prompt);
@@ -77,7 +77,7 @@ fn prompts_that_are_none() {
 #[test]
 fn a_prompt_of_ten_megabytes_passes() {
     let env = TestEnv::new();
-    let prompt = "y".repeat(10 * 1000 * 1000);
+    let prompt = "y".repeat(10 * 1024 * 1024);
     env.oo(["start", "-"]).stdin(prompt).run().expect_code(0);
 }
 

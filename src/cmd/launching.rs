@@ -8,10 +8,10 @@ use crate::exit::{Class, Verb};
 use crate::platform::environment::Environment;
 use crate::run::child_env;
 use crate::run::launch::{self, Prepared};
+use crate::run::receipt;
 use crate::run::result::{ResultDocument, State};
 use crate::run::spec::LaunchSpec;
 use crate::run::supervise::{self, Supervised, Surroundings};
-use crate::run::{claude_program, receipt};
 use crate::session;
 use crate::store::StateDir;
 use crate::ui::{Console, RunView};
@@ -61,13 +61,8 @@ pub fn run(
     let console = Console {
         quiet: output.quiet,
     };
-    let supervised = prepare().and_then(|prepared| {
-        let version = prepared.spec.claude.version.as_deref();
-        if let Some(warning) = version.and_then(claude_program::too_old) {
-            console.note(&warning);
-        }
-        supervise(prepared, output, console, &context.environment)
-    });
+    let supervised =
+        prepare().and_then(|prepared| supervise(prepared, output, console, &context.environment));
     match supervised {
         Ok((supervised, followed)) => show(&supervised, followed, output, console),
         Err(error) => refuse(verb, &error, output, console),

@@ -10,7 +10,7 @@ use super::child_env::ChildEnvironment;
 use super::spec::{DoormanMode, LaunchSpec};
 use super::{argv, mcp_config};
 use crate::error::{Error, Kind, Result};
-use crate::inbox::Inbox;
+use crate::inbox::{Created, Inbox};
 use crate::platform::spawn::SpawnPlan;
 use crate::session::lineage::{By, Lineage, Link};
 use crate::store::{self, Lock, LockError, RunFiles, StateDir};
@@ -25,6 +25,7 @@ pub struct Prepared {
     /// The environment of the child.
     pub environment: ChildEnvironment,
     streams: Streams,
+    birth: Birth,
     _locks: [Lock; 2],
 }
 
@@ -51,11 +52,15 @@ pub fn prepare(
     files
         .create()
         .map_err(|error| error.with_kind(Kind::Refused))?;
-    let inbox = Inbox::of(state, spec.session_id);
-    let fill = || -> Result<(Lock, Streams)> {
+    let mut birth = Birth {
+        files: files.clone(),
+        inbox: Inbox::of(state, spec.session_id),
+        created: Created::Existing,
+    };
+    let mut fill = || -> Result<(Lock, Streams)> {
         let run_lock = take(&files.lock(), "run")?;
         let streams = write_files(state, &files, &spec, prompt)?;
-        inbox.create()?;
+        birth.created = birth.inbox.create()?;
         record_lineage(state, &spec)?;
         store::sync_folder(files.root())?;
         Ok((run_lock, streams))
@@ -66,16 +71,39 @@ pub fn prepare(
             files,
             environment,
             streams,
+            birth,
             _locks: [session_lock, run_lock],
         }),
         Err(error) => {
-            files.discard();
+            birth.undo();
             Err(error.with_kind(Kind::Refused))
         }
     }
 }
 
+/// What a run that never came to be would leave behind.
+#[derive(Debug)]
+struct Birth {
+    files: RunFiles,
+    inbox: Inbox,
+    created: Created,
+}
+
+impl Birth {
+    fn undo(&self) {
+        self.files.discard();
+        if self.created == Created::New {
+            self.inbox.discard();
+        }
+    }
+}
+
 impl Prepared {
+    /// Takes away again what was made for a run that was not spawned after all.
+    pub fn discard(&self) {
+        self.birth.undo();
+    }
+
     /// What is to be executed.
     ///
     /// # Errors

@@ -85,8 +85,13 @@ pub async fn supervise(
         first_output: None,
         heartbeat: None,
         extent: None,
+        servers_seen: false,
         notes: Vec::new(),
     };
+    // The install may tell the version, before claude itself does.
+    if let Some(version) = run.prepared.spec.claude.version.clone() {
+        run.check_version(&version, observer);
+    }
     let ending = match gated {
         Err(e) => Ending::NotSpawned(e.to_string()),
         Ok(gated) => {
@@ -95,7 +100,7 @@ pub async fn supervise(
             if let Err(error) = run.write_down(pid) {
                 // The child is let go without a word, and so leaves without having been claude.
                 drop(gated);
-                run.prepared.files.discard();
+                run.prepared.discard();
                 return Err(error.with_kind(Kind::Refused));
             }
             match gated.release() {
@@ -135,6 +140,8 @@ struct Run {
     first_output: Option<Duration>,
     heartbeat: Option<Heartbeat>,
     extent: Option<Extent>,
+    /// Whether claude has listed its MCP servers; it does not start a dead one again.
+    servers_seen: bool,
     notes: Vec<String>,
 }
 

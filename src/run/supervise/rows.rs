@@ -83,12 +83,11 @@ impl Run {
         now: Duration,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        if let Some(version) = &init.claude_code_version.0
-            && let Some(warning) = claude_program::too_old(version)
-            && !self.notes.contains(&warning)
-        {
-            observer.notice(&Notice::OldClaude(warning.clone()));
-            self.notes.push(warning);
+        if let Some(version) = &init.claude_code_version.0 {
+            self.check_version(version, observer);
+        }
+        if std::mem::replace(&mut self.servers_seen, true) {
+            return Ok(());
         }
         let servers = init.mcp_servers.0.as_deref().unwrap_or_default();
         let connected = servers
@@ -101,10 +100,22 @@ impl Run {
         Ok(())
     }
 
+    /// Warns of a claude that is older than oo is tested with, once.
+    pub(super) fn check_version(&mut self, version: &str, observer: &mut dyn Observer) {
+        if let Some(warning) = claude_program::too_old(version)
+            && !self.notes.contains(&warning)
+        {
+            observer.notice(&Notice::OldClaude(warning.clone()));
+            self.notes.push(warning);
+        }
+    }
+
     /// Keeps the newest heartbeat that shows the doorman at work: at the end it is gone.
     pub(super) fn read_heartbeat(&mut self) {
         if let Ok(Some(beat)) = Heartbeat::read(&self.inbox.heartbeat())
             && beat.is_fresh()
+            // Another session's claude could hold the inbox by a doorman of its own.
+            && beat.peer_pid == self.record.as_ref().map(|record| record.claude.pid)
         {
             self.heartbeat = Some(beat);
         }
