@@ -165,11 +165,10 @@ fn every_field_of_a_result_is_told() {
     use oo::run::verdict::Exit;
 
     let id = "77c69075-1c8e-4953-abac-a26fead0cc6d";
-    let of = |value: Value| value;
-    let heartbeat: Heartbeat = serde_json::from_value(of(json!({
+    let heartbeat: Heartbeat = serde_json::from_value(json!({
         "session_id": id, "pid": 1, "proc_start": "1", "state": "following",
         "at": "2026-11-30T12:00:00Z",
-    })))
+    }))
     .unwrap();
     let server: McpServer = serde_json::from_value(json!({ "name": "oo" })).unwrap();
     let retry: Retry = serde_json::from_value(json!({})).unwrap();
@@ -221,13 +220,11 @@ fn every_field_of_the_other_documents_is_told() {
         "contracts/state-folder.md",
         &serde_json::from_slice(&process).unwrap(),
     );
-    for ledger in ["receipts.jsonl"] {
-        let text = fs::read_to_string(env.state().join(ledger)).unwrap();
-        tells(
-            "contracts/state-folder.md",
-            &serde_json::from_str(text.trim()).unwrap(),
-        );
-    }
+    let text = fs::read_to_string(env.state().join("receipts.jsonl")).unwrap();
+    tells(
+        "contracts/state-folder.md",
+        &serde_json::from_str(text.trim()).unwrap(),
+    );
     let mut files: Vec<String> = fs::read_dir(env.run_folder(&run))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
