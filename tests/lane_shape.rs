@@ -224,7 +224,8 @@ on_real_claude!(two_commands, |claude| {
 on_real_claude!(a_rider_and_a_background_command, |claude| {
     let rider = Tool::agent(
         "look around, rider",
-        [Reply::bash("true"), Reply::text("seen")],
+        // Long enough for the answer before it: the order of the rows is compared.
+        [Reply::bash("sleep 2"), Reply::text("seen")],
     );
     let scenario = Scenario::new([
         Reply::tool(rider),
