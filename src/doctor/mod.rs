@@ -1,7 +1,7 @@
 //! The doctor: what keeps runs from going well, and what to do about it.
 //!
 //! One file a check. The next one goes beside the others: a `pub(super) fn check` that looks at
-//! [`Surroundings`] and gives an [`Outcome`], and a line in [`CHECKS`], which is the order in which
+//! [`Surroundings`] and gives an [`Outcome`], and a line in `CHECKS`, which is the order in which
 //! they are made and shown.
 //!
 //! - A check only looks: it changes nothing and starts no session.
