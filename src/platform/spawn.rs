@@ -20,7 +20,7 @@ use super::environment::Environment;
 pub struct SpawnPlan {
     /// An absolute path.
     pub program: PathBuf,
-    /// argv[0].
+    /// `argv[0]`.
     pub name: PathBuf,
     /// The arguments, without the program's name.
     pub arguments: Vec<OsString>,
