@@ -8,8 +8,8 @@ use crate::cmd::Verb;
 
 /// Supervises headless Claude Code runs, and tells the truth about them.
 ///
-/// Every verb takes --json. Without it stdout is the answer itself; everything meant for a person
-/// goes to stderr.
+/// Every verb takes --json, but for the doorman. Without it stdout is the answer itself; everything
+/// meant for a person goes to stderr.
 #[derive(Debug, Parser)]
 #[command(
     name = "oo",

@@ -15,7 +15,9 @@ use crate::support::env::TestEnv;
 const UPDATE: &str = "OO_UPDATE_DOCS=1 cargo test --test integration docs";
 
 fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("docs")
+        .join(name)
 }
 
 /// Holds a committed document to what the code makes.
@@ -29,7 +31,10 @@ fn holds(name: &str, made: &str) {
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
     if committed != made {
-        let differs = committed.lines().zip(made.lines()).find(|(old, new)| old != new);
+        let differs = committed
+            .lines()
+            .zip(made.lines())
+            .find(|(old, new)| old != new);
         panic!("docs/{name} is not what the code makes; run\n    {UPDATE}\nfirst: {differs:?}");
     }
 }
@@ -42,7 +47,10 @@ fn cli_reference() {
     let made = clap_markdown::help_markdown_command_custom(&oo::cli::command(), &options);
     let lines: Vec<&str> = made.lines().map(str::trim_end).collect();
     let head = format!("<!-- Generated: {UPDATE} -->\n\n");
-    holds("cli-reference.md", &format!("{head}{}\n", lines.join("\n").trim_end()));
+    holds(
+        "cli-reference.md",
+        &format!("{head}{}\n", lines.join("\n").trim_end()),
+    );
 }
 
 #[test]
@@ -60,7 +68,10 @@ fn exit_codes() {
 
 fn exit_codes_text() -> Result<String, std::fmt::Error> {
     let mut out = String::new();
-    writeln!(out, "<!-- Generated: {UPDATE} -->\n\n# Exit codes, classes and causes\n")?;
+    writeln!(
+        out,
+        "<!-- Generated: {UPDATE} -->\n\n# Exit codes, classes and causes\n"
+    )?;
     writeln!(
         out,
         "Scripts may rely on these: numbers and names are never changed. Causes are an open set; \
@@ -75,14 +86,26 @@ fn exit_codes_text() -> Result<String, std::fmt::Error> {
             .collect();
         writeln!(out, "| {} | {} |", row.verb, codes.join(" · "))?;
     }
-    writeln!(out, "\n## Classes\n\n| class | exit code | meaning |\n| --- | --- | --- |")?;
+    writeln!(
+        out,
+        "\n## Classes\n\n| class | exit code | meaning |\n| --- | --- | --- |"
+    )?;
     for class in Class::ALL {
         let (name, code) = (class.name(), class.exit_code());
         writeln!(out, "| `{name}` | {code} | {} |", class.meaning())?;
     }
-    writeln!(out, "\n## Causes\n\n| cause | what happened | what to do |\n| --- | --- | --- |")?;
+    writeln!(
+        out,
+        "\n## Causes\n\n| cause | what happened | what to do |\n| --- | --- | --- |"
+    )?;
     for cause in Cause::ALL {
-        writeln!(out, "| `{}` | {} | {} |", cause.name(), cause.sentence(), cause.hint())?;
+        writeln!(
+            out,
+            "| `{}` | {} | {} |",
+            cause.name(),
+            cause.sentence(),
+            cause.hint()
+        )?;
     }
     Ok(out)
 }
@@ -126,7 +149,10 @@ fn tells(document: &str, value: &Value) {
     names(value, &mut found);
     assert!(!found.is_empty());
     for name in found {
-        assert!(text.contains(&format!("`{name}`")), "docs/{document} does not tell of {name}");
+        assert!(
+            text.contains(&format!("`{name}`")),
+            "docs/{document} does not tell of {name}"
+        );
     }
 }
 
@@ -139,15 +165,15 @@ fn every_field_of_a_result_is_told() {
     use oo::run::verdict::Exit;
 
     let id = "77c69075-1c8e-4953-abac-a26fead0cc6d";
-    let of = |value: Value| value;
-    let heartbeat: Heartbeat = serde_json::from_value(of(json!({
+    let heartbeat: Heartbeat = serde_json::from_value(json!({
         "session_id": id, "pid": 1, "proc_start": "1", "state": "following",
         "at": "2026-11-30T12:00:00Z",
-    })))
+    }))
     .unwrap();
     let server: McpServer = serde_json::from_value(json!({ "name": "oo" })).unwrap();
     let retry: Retry = serde_json::from_value(json!({})).unwrap();
-    let task = json!({ "task_id": "t", "task_type": null, "description": null, "status": "running" });
+    let task =
+        json!({ "task_id": "t", "task_type": null, "description": null, "status": "running" });
     let document = ResultDocument {
         results: vec![ResultEntry::of(0, &ResultRow::default())],
         doorman_heartbeat: serde_json::to_value(heartbeat).ok(),
@@ -168,7 +194,10 @@ fn every_field_of_a_result_is_told() {
         permission_denials: vec![json!({"tool_name": "", "tool_use_id": "", "tool_input": {}})],
         ..ResultDocument::blank(Verb::Start, State::Ended)
     };
-    tells("contracts/result-v1.md", &serde_json::to_value(document).unwrap());
+    tells(
+        "contracts/result-v1.md",
+        &serde_json::to_value(document).unwrap(),
+    );
 }
 
 #[test]
@@ -176,16 +205,26 @@ fn every_field_of_the_other_documents_is_told() {
     let env = TestEnv::new();
     env.oo(["start", "--quiet", "hello"]).run().expect_code(0);
     let run = only_run(&env);
-    for args in [&["runs"][..], &["doctor"], &["version"], &["man"], &["show", "nothing"]] {
+    for args in [
+        &["runs"][..],
+        &["doctor"],
+        &["version"],
+        &["man"],
+        &["show", "nothing"],
+    ] {
         let done = env.oo(args.iter().chain(&["--json"]).copied()).run();
         tells("contracts/result-v1.md", &done.json());
     }
     let process = fs::read(env.run_folder(&run).join("process.json")).unwrap();
-    tells("contracts/state-folder.md", &serde_json::from_slice(&process).unwrap());
-    for ledger in ["receipts.jsonl"] {
-        let text = fs::read_to_string(env.state().join(ledger)).unwrap();
-        tells("contracts/state-folder.md", &serde_json::from_str(text.trim()).unwrap());
-    }
+    tells(
+        "contracts/state-folder.md",
+        &serde_json::from_slice(&process).unwrap(),
+    );
+    let text = fs::read_to_string(env.state().join("receipts.jsonl")).unwrap();
+    tells(
+        "contracts/state-folder.md",
+        &serde_json::from_str(text.trim()).unwrap(),
+    );
     let mut files: Vec<String> = fs::read_dir(env.run_folder(&run))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -193,7 +232,10 @@ fn every_field_of_the_other_documents_is_told() {
     files.sort_unstable();
     let text = fs::read_to_string(path("contracts/state-folder.md")).unwrap();
     for file in files {
-        assert!(text.contains(&format!("`{file}`")), "nothing is told of {file}");
+        assert!(
+            text.contains(&format!("`{file}`")),
+            "nothing is told of {file}"
+        );
     }
 }
 

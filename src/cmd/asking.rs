@@ -1,6 +1,6 @@
 //! What the verbs share that only ask: an answer on stdout, or an error.
 //!
-//! With `--json` stdout is one document, whatever comes of it: the answer, or `Refusal`.
+//! With `--json` stdout is one document, whatever comes of it: the answer, or the error.
 
 use serde::Serialize;
 

@@ -10,7 +10,7 @@ use crate::platform::clock;
 use crate::run::listing::{self, Listing, RunRow};
 use crate::session;
 use crate::store::StateDir;
-use crate::ui::{Column, Table, when};
+use crate::ui::{Column, Kind, Table, when};
 
 /// How much of a prompt names a run, in characters.
 const PROMPT_SHOWN: usize = 60;
@@ -79,15 +79,15 @@ fn list(args: Args, context: &Context) -> Result<u8> {
 }
 
 fn table(listing: &Listing, home: Option<&Path>) -> Table {
-    let column = |heading, right| Column { heading, right };
+    let column = |heading, kind| Column { heading, kind };
     let mut table = Table::new(&[
-        column("RUN", false),
-        column("WHEN", false),
-        column("STATE", false),
-        column("TOOK", true),
-        column("COST", true),
-        column("WHAT", false),
-        column("CWD", false),
+        column("RUN", Kind::Word),
+        column("WHEN", Kind::Word),
+        column("STATE", Kind::Word),
+        column("TOOK", Kind::Number),
+        column("COST", Kind::Number),
+        column("WHAT", Kind::Text),
+        column("CWD", Kind::Text),
     ]);
     for run in &listing.runs {
         let id = run.run_id.to_string();

@@ -39,7 +39,8 @@ fn found(surroundings: &Surroundings<'_>) -> Result<String, Finding> {
     if let Some(warning) = claude_program::too_old(&version) {
         let [major, minor, patch] = FLOOR;
         let hint = format!("install claude {major}.{minor}.{patch} or newer");
-        return Err(Finding::new(warning, hint).at(&claude.path));
+        let message = format!("{warning}: {}", claude.path.display());
+        return Err(Finding::new(message, hint).at(&claude.path));
     }
     Ok(format!("claude {version} at {}", claude.path.display()))
 }

@@ -38,7 +38,7 @@ pub struct Program {
 pub struct Said {
     /// How it ended.
     pub status: ExitStatus,
-    /// Its stdout, at most `MOST` bytes.
+    /// Its stdout, at most 256 KiB.
     pub stdout: Vec<u8>,
     /// The beginning of its stderr.
     pub stderr: String,

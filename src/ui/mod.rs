@@ -18,4 +18,4 @@ pub use live::{Live, Progress};
 pub use run_view::RunView;
 pub use say::Console;
 pub use summary::summary;
-pub use table::{Column, Table, one_line};
+pub use table::{Column, Kind, Table, one_line};

@@ -3,7 +3,9 @@
 //! On a terminal a table fits its width, and what does not fit ends in `…`. Into a file or a pipe
 //! every cell is whole. A cell is one line without control characters, whoever wrote it.
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Row, Table as Grid, presets};
+use comfy_table::{
+    Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Table as Grid, presets,
+};
 
 use super::clean;
 
@@ -19,8 +21,19 @@ pub struct Table {
 pub struct Column {
     /// Its heading.
     pub heading: &'static str,
-    /// Whether its cells stand to the right, as numbers do.
-    pub right: bool,
+    /// What is in it.
+    pub kind: Kind,
+}
+
+/// What is in a column, and so how it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Words that are of use only when they are whole.
+    Word,
+    /// Numbers: whole, and to the right.
+    Number,
+    /// Text that gives way when the terminal is narrow.
+    Text,
 }
 
 impl Table {
@@ -54,8 +67,11 @@ impl Table {
         for row in &self.rows {
             grid.add_row(self.line(row.iter().map(String::as_str)));
         }
-        for column in grid.column_iter_mut() {
+        for (column, set) in grid.column_iter_mut().zip(&self.columns) {
             column.set_padding((0, 2));
+            if set.kind != Kind::Text {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
         }
         let lines: Vec<String> = grid
             .lines()
@@ -66,10 +82,9 @@ impl Table {
 
     fn line<'c>(&self, cells: impl Iterator<Item = &'c str>) -> Row {
         let cells = cells.zip(&self.columns).map(|(cell, column)| {
-            Cell::new(cell).set_alignment(if column.right {
-                CellAlignment::Right
-            } else {
-                CellAlignment::Left
+            Cell::new(cell).set_alignment(match column.kind {
+                Kind::Number => CellAlignment::Right,
+                Kind::Word | Kind::Text => CellAlignment::Left,
             })
         });
         let mut row = Row::from(cells.collect::<Vec<_>>());
@@ -90,11 +105,11 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let column = |heading, right| Column { heading, right };
+        let column = |heading, kind| Column { heading, kind };
         let mut table = Table::new(&[
-            column("RUN", false),
-            column("COST", true),
-            column("WHAT", false),
+            column("RUN", Kind::Word),
+            column("COST", Kind::Number),
+            column("WHAT", Kind::Text),
         ]);
         table.row(["0123abcd", "$1.20", "say \x1b[31mred\x1b[0m\nand more"]);
         table.row(["0123abce", "$10.00", &"long ".repeat(30)]);
@@ -113,7 +128,7 @@ mod tests {
 
     #[test]
     fn on_a_terminal_rows_stay_on_their_line() {
-        for width in [40, 60, 80] {
+        for width in [32, 40, 60, 80] {
             let text = table().text(Some(width));
             assert_eq!(text.lines().count(), 3, "{text}");
             for line in text.lines() {
@@ -123,6 +138,7 @@ mod tests {
                 );
             }
             assert!(text.contains('…'), "{text}");
+            assert!(text.contains("\n0123abce  $10.00  long"), "{text}");
         }
     }
 }
