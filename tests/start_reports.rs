@@ -3,6 +3,7 @@
 //! The references are to public reports; `fake-claude/README.md` lists how each is played.
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -139,7 +140,10 @@ fn lines_that_are_no_rows() {
 
 #[test]
 fn an_init_row_without_servers_is_no_doorman() {
-    let result = assert_fails(&says(json!({"mcp_status": {"oo": "absent"}})), "doorman");
+    // An answer that is whole before the stop would stand: this one takes its time.
+    let script = Scenario::new([Reply::text("late").after(Duration::from_secs(20))])
+        .quirks(json!({"mcp_status": {"oo": "absent"}}));
+    let result = assert_fails(&script, "doorman");
     assert!(
         result["message"]
             .as_str()
@@ -280,7 +284,7 @@ fn thirty_starts_at_once_have_thirty_results() {
         .collect();
     let mut sessions = std::collections::BTreeSet::new();
     for run in running {
-        let done = run.wait(std::time::Duration::from_secs(120));
+        let done = run.wait(Duration::from_secs(120));
         done.expect_code(0);
         sessions.insert(done.json()["session_id"].as_str().unwrap().to_owned());
     }

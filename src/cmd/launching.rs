@@ -77,7 +77,9 @@ fn supervise(
 ) -> Result<(Supervised, Result<()>)> {
     let state = StateDir::locate(environment)?;
     // The child's own environment says where its claude keeps things.
-    let config = session::config_dir(&prepared.environment.variables);
+    // A relative one is relative to the folder that claude works in.
+    let config = session::config_dir(&prepared.environment.variables)
+        .map(|config| prepared.spec.cwd.join(config));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
