@@ -256,6 +256,23 @@ fn a_transcript_that_is_torn_or_missing() {
 }
 
 #[test]
+fn what_claude_says_on_stderr_is_shown_and_kept() {
+    let script = says(json!({"at": {"init": [{"stderr": "[warn] something\n"}]}}));
+    let (env, done) = played(&script);
+    done.expect_code(0);
+    assert!(
+        done.stderr.contains("claude: [warn] something"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(done.json()["stderr_tail"], "[warn] something\n");
+    env.script(&script);
+    let quiet = env.oo(["start", "--quiet", "x"]).run();
+    quiet.expect_code(0);
+    assert_eq!(quiet.stderr, "");
+}
+
+#[test]
 fn an_old_claude_is_a_warning() {
     let env = TestEnv::with(&Claude::Fake, &Scenario::says("x"));
     let script = json!({"version": "2.1.200", "replies": [{"text": "old"}]});

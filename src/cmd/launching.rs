@@ -61,11 +61,25 @@ pub fn run(
     let console = Console {
         quiet: output.quiet,
     };
-    let supervised =
-        prepare().and_then(|prepared| supervise(prepared, output, console, &context.environment));
+    let mut begun = None;
+    let supervised = prepare().and_then(|prepared| {
+        begun = Some((prepared.spec.run_id, prepared.spec.session_id));
+        supervise(prepared, output, console, &context.environment)
+    });
     match supervised {
         Ok((supervised, followed)) => show(&supervised, followed, output, console),
-        Err(error) => refuse(verb, &error, output, console),
+        Err(error) => {
+            let mut document = ResultDocument::refused(verb, &error);
+            if error.kind() == Kind::Failed {
+                // It was spawned and is out of sight; what it writes is in its folder.
+                document.state = State::Unsupervised;
+                document.class = Some(Class::Failed);
+                document.exit_code = Some(Class::Failed.exit_code());
+                document.run_id = begun.map(|(run, _)| run);
+                document.session_id = begun.map(|(_, session)| session.to_string());
+            }
+            refuse(&document, &error, output, console)
+        }
     }
 }
 
@@ -136,19 +150,13 @@ fn show(supervised: &Supervised, followed: Result<()>, output: Output, console: 
     code
 }
 
-fn refuse(verb: Verb, error: &Error, output: Output, console: Console) -> u8 {
+fn refuse(document: &ResultDocument, error: &Error, output: Output, console: Console) -> u8 {
     console.error(error);
     if output.json && error.kind() != Kind::Usage {
-        let mut document = ResultDocument::refused(verb, error);
-        if error.kind() == Kind::Failed {
-            document.state = State::Ended;
-            document.class = Some(Class::Failed);
-            document.exit_code = Some(Class::Failed.exit_code());
-        }
         let printed = if output.follow {
-            console.row(&document)
+            console.row(document)
         } else {
-            console.document(&document)
+            console.document(document)
         };
         if let Err(error) = printed {
             console.error(&error);

@@ -32,3 +32,6 @@ pub mod supervise;
 pub mod tail;
 pub mod verdict;
 pub mod watchdog;
+
+#[cfg(test)]
+mod properties;

@@ -95,6 +95,7 @@ impl Observer for RunView {
         let text = match notice {
             Notice::OldClaude(warning) => warning.clone(),
             Notice::Retry(retry) => retrying(retry),
+            Notice::Said(line) => format!("claude: {line}"),
             Notice::Stopping(reason) => format!("ending the run: {}", why(reason)),
             Notice::Climbed(rung) => match rung {
                 // Said already, with the reason.

@@ -68,6 +68,7 @@ pub async fn supervise(
     let root = prepared.files.root();
     watch.add(root).map_err(|e| Error::io("watch", root, e))?;
     let events = Tail::open(&prepared.files.events())?;
+    let stderr = Tail::open(&prepared.files.stderr())?;
 
     let gated = spawn::gated(prepared.plan()?);
     let mut run = Run {
@@ -76,6 +77,7 @@ pub async fn supervise(
         prepared,
         surroundings,
         events,
+        stderr,
         observed: Observed::default(),
         began: Instant::now(),
         record: None,
@@ -96,13 +98,18 @@ pub async fn supervise(
         Err(e) => Ending::NotSpawned(e.to_string()),
         Ok(gated) => {
             let pid = gated.pid();
-            let ended = PidFd::open(pid).map_err(|e| Error::failed(format!("no pidfd: {e}")))?;
-            if let Err(error) = run.write_down(pid) {
-                // The child is let go without a word, and so leaves without having been claude.
-                drop(gated);
-                run.prepared.discard();
-                return Err(error.with_kind(Kind::Refused));
-            }
+            let ready = PidFd::open(pid)
+                .map_err(|e| Error::failed(format!("cannot watch the child {pid}: {e}")))
+                .and_then(|ended| run.write_down(pid).map(|()| ended));
+            let ended = match ready {
+                Ok(ended) => ended,
+                Err(error) => {
+                    // The child is let go without a word: it leaves without having been claude.
+                    drop(gated);
+                    run.prepared.discard();
+                    return Err(error.with_kind(Kind::Refused));
+                }
+            };
             match gated.release() {
                 Err(e) => Ending::NotSpawned(e.to_string()),
                 Ok(child) => run.watch(child, &ended, &watch, signals, observer).await?,
@@ -129,6 +136,7 @@ struct Run {
     surroundings: Surroundings,
     inbox: Inbox,
     events: Tail,
+    stderr: Tail,
     observed: Observed,
     watchdog: Watchdog,
     began: Instant,

@@ -27,6 +27,8 @@ pub enum Notice {
     Retry(Retry),
     /// oo has decided to end the run.
     Stopping(StopReason),
+    /// claude wrote a line to stderr.
+    Said(String),
     /// A rung of the ladder was climbed.
     Climbed(Rung),
 }

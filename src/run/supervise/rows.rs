@@ -18,6 +18,7 @@ const AUTH_RETRIES: usize = 2;
 
 impl Run {
     pub(super) fn read_rows(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<()> {
+        self.read_stderr(now, observer)?;
         let Self {
             events,
             observed,
@@ -65,11 +66,27 @@ impl Run {
         Ok(())
     }
 
-    /// The last line, when it has no line feed.
+    /// What claude says on stderr is shown, and a sign of life; it is no first output.
+    fn read_stderr(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<()> {
+        let new = self
+            .stderr
+            .read_new(|line| said(line, observer))
+            .map_err(|e| Error::io("read", &self.prepared.files.stderr(), e))?;
+        if new > 0 {
+            self.watchdog.moved(now);
+        }
+        Ok(())
+    }
+
+    /// The last lines, when they have no line feed.
     pub(super) fn read_end(&mut self, observer: &mut dyn Observer) {
         let Self {
-            events, observed, ..
+            events,
+            stderr,
+            observed,
+            ..
         } = self;
+        stderr.finish(|line| said(line, observer));
         events.finish(|line| {
             if let Some(row) = observed.line(line) {
                 observer.row(&row, line, observed);
@@ -127,7 +144,7 @@ impl Run {
         if clock == Clock::Idle
             && let Some(at) = self.transcript_growth(now)
         {
-            self.watchdog.transcript_grew(at);
+            self.watchdog.moved(at);
             return self.watchdog.due(now);
         }
         Some(clock)
@@ -142,5 +159,11 @@ impl Run {
         let grown = self.extent.replace(extent) != Some(extent);
         let modified = jiff::Timestamp::try_from(extent.modified?).ok()?;
         grown.then(|| now.saturating_sub(clock::age(modified)))
+    }
+}
+
+fn said(line: &[u8], observer: &mut dyn Observer) {
+    if !line.trim_ascii().is_empty() {
+        observer.notice(&Notice::Said(String::from_utf8_lossy(line).into_owned()));
     }
 }

@@ -73,13 +73,13 @@ fn half_a_row_is_a_sign_of_life() {
     assert_eq!(script.next(), Some((630, Clock::Idle)));
     script.watchdog.bytes(s(40));
     assert_eq!(script.next(), Some((640, Clock::Idle)));
-    script.watchdog.transcript_grew(s(35));
+    script.watchdog.moved(s(35));
     assert_eq!(
         script.next(),
         Some((640, Clock::Idle)),
         "older than the newest byte"
     );
-    script.watchdog.transcript_grew(s(50));
+    script.watchdog.moved(s(50));
     assert_eq!(script.next(), Some((650, Clock::Idle)));
 }
 
