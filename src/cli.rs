@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser};
 
-use crate::cmd;
+use crate::cmd::Verb;
 
 /// Supervises headless Claude Code runs, and tells the truth about them.
 ///
-/// Every verb takes --json. Without it stdout is the answer itself; everything meant for a person
-/// goes to stderr.
+/// Every verb takes --json, but for the doorman. Without it stdout is the answer itself; everything
+/// meant for a person goes to stderr.
 #[derive(Debug, Parser)]
 #[command(
     name = "oo",
@@ -21,17 +21,6 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
-}
-
-/// The verbs.
-#[derive(Debug, Subcommand)]
-#[allow(
-    missing_docs,
-    reason = "the documentation of each verb's Args is its help text"
-)]
-pub enum Verb {
-    Start(Box<cmd::start::Args>),
-    Doorman(cmd::doorman::Args),
 }
 
 /// The command line's definition, from which help, man page, completions and reference are made.

@@ -4,6 +4,8 @@
 //! comes out of one exhaustive match ([`Class::exit_code`]); `docs/exit-codes.md` is generated
 //! from the tables here and a test holds it to them.
 
+pub mod table;
+
 use serde::{Deserialize, Serialize};
 
 /// The exit code of a usage error, for every verb.

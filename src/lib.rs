@@ -3,6 +3,7 @@
 //! The layers, each of which knows only those below it:
 //!
 //! - [`cli`] and [`cmd`]: the command line, one verb a file;
+//! - [`doctor`]: what keeps runs from going well;
 //! - [`run`], [`session`], [`inbox`], [`doorman`]: what oo is about;
 //! - [`store`]: every path, atomic files, JSON lines, locks;
 //! - [`platform`]: processes, descriptors, signals, the environment, the clock.
@@ -12,6 +13,7 @@
 
 pub mod cli;
 pub mod cmd;
+pub mod doctor;
 pub mod doorman;
 pub mod error;
 pub mod exit;

@@ -217,7 +217,7 @@ on_each_claude!(a_command_in_the_background, |claude| {
     let env = TestEnv::with(
         &claude,
         &Scenario::new([
-            Reply::tool(Tool::background("sleep 1; echo late")),
+            Reply::tool(Tool::background("sleep 2; echo late")),
             Reply::text("it runs"),
             Reply::text("it ran"),
         ]),

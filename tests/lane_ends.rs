@@ -39,32 +39,51 @@ fn signalled(claude: &Claude, signal: Signal) -> (TestEnv, Running) {
     (env, run)
 }
 
+/// After SIGINT claude writes a result row and leaves with 0, and under load it leaves before
+/// the row is out: so the row is a gift. What it says, when it comes, is fixed.
+#[track_caller]
+fn assert_interrupted(claude: &Claude, rows: &[Row], reason: &str) {
+    let results = rows::all(rows, "result");
+    assert!(results.len() <= 1, "{:?}", rows::described(rows));
+    assert!(
+        results.len() == 1 || !claude.is_fake(),
+        "the stand-in is never in such a hurry"
+    );
+    for result in results {
+        assert_eq!(result.text("subtype"), "error_during_execution");
+        assert_eq!(result["is_error"], true);
+        assert_eq!(result.text("terminal_reason"), reason);
+        assert!(
+            result["errors"]
+                .as_array()
+                .is_some_and(|errors| errors.len() == 1)
+        );
+        assert!(result["result"].is_null());
+    }
+}
+
 on_each_claude!(sigint_in_a_tool, |claude| {
     let (env, run) = signalled(&claude, Signal::SIGINT);
     let pid = run.pid();
     let done = run.wait(PATIENCE);
     done.expect_code(0);
     let rows = done.rows();
+    let before: Vec<String> = rows::described(&rows)
+        .into_iter()
+        .filter(|kind| !kind.starts_with("result"))
+        .collect();
     assert_eq!(
-        rows::described(&rows),
+        before,
         [
             "system/init",
             "assistant[tool_use]",
             "user[tool_result]",
-            "user[text]",
-            "result/error_during_execution"
+            "user[text]"
         ]
     );
-    let result = rows::only(&rows, "result");
-    assert_eq!(result["is_error"], true);
-    assert_eq!(result.text("terminal_reason"), "aborted_tools");
-    assert!(
-        result["errors"]
-            .as_array()
-            .is_some_and(|errors| errors.len() == 1)
-    );
+    assert_interrupted(&claude, &rows, "aborted_tools");
     assert!(rows::registered(&env.home(), pid).is_none());
-    let transcript = rows::transcript(&env.home(), result.text("session_id"));
+    let transcript = rows::transcript(&env.home(), rows[0].text("session_id"));
     assert_eq!(rows::all(&transcript, "cost-state").len(), 1);
     until(PATIENCE, "the command to end with claude", || {
         env.alive().is_empty()
@@ -87,9 +106,7 @@ on_each_claude!(sigint_in_an_answer, |claude| {
     run.signal(Signal::SIGINT);
     let done = run.wait(PATIENCE);
     done.expect_code(0);
-    let result = rows::only(&done.rows(), "result").clone();
-    assert_eq!(result.text("subtype"), "error_during_execution");
-    assert_eq!(result.text("terminal_reason"), "aborted_streaming");
+    assert_interrupted(&claude, &done.rows(), "aborted_streaming");
 });
 
 on_each_claude!(sigterm_in_a_tool, |claude| {

@@ -45,7 +45,7 @@ on_each_claude!(status_400, |claude| {
     assert_api_error(&done, 400, "unknown");
     let said = rows::only(&done.rows(), "result").text("result").to_owned();
     assert!(
-        said.contains("the script says 400"),
+        said.contains("mock says 400"),
         "the error's own words: {said}"
     );
     assert!(rows::all(&done.rows(), "system/api_retry").is_empty());

@@ -5,10 +5,12 @@
 //! type. Both are run inside the walls.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::support::claude::Claude;
-use crate::support::env::TestEnv;
+use crate::support::env::{PATIENCE, TestEnv};
 use crate::support::lanes::on_real_claude;
+use crate::support::mcp;
 use crate::support::rows::{self, Row};
 use crate::support::scenario::{Reply, Scenario, Tool};
 
@@ -90,6 +92,10 @@ const READ: &[(&str, &[&str])] = &[
             "session_id",
         ],
     ),
+    (
+        "system/permission_denied",
+        &["tool_name", "tool_use_id", "message", "session_id"],
+    ),
     ("system/task_updated", &["task_id", "patch", "session_id"]),
     (
         "system/task_notification",
@@ -110,9 +116,9 @@ struct Shape {
     code: Option<i32>,
 }
 
-fn shape(claude: &Claude, scenario: &Scenario) -> Shape {
+fn shape(claude: &Claude, scenario: &Scenario, args: &[&str]) -> Shape {
     let env = TestEnv::with(claude, scenario);
-    let done = env.claude([ALLOWED]).stdin("Hi").run();
+    let done = env.claude(args.iter().copied()).stdin("Hi").run();
     let rows = done.rows();
     let session = rows
         .iter()
@@ -156,13 +162,26 @@ fn described_in_transcript(row: &Row) -> String {
     }
 }
 
-#[track_caller]
-fn assert_same_shape(real: &Claude, scenario: &Scenario) {
+/// The stand-in with the scenario, as this real claude would play it.
+fn beside(real: &Claude, scenario: &Scenario) -> Scenario {
     let Claude::Real(version) = real else {
         panic!("a real claude is compared")
     };
-    let scenario = scenario.clone().of_version(version);
-    let (real, fake) = (shape(real, &scenario), shape(&Claude::Fake, &scenario));
+    scenario.clone().of_version(version)
+}
+
+#[track_caller]
+fn assert_same_shape(real: &Claude, scenario: &Scenario) {
+    assert_same_shape_with(real, scenario, &[ALLOWED]);
+}
+
+#[track_caller]
+fn assert_same_shape_with(real: &Claude, scenario: &Scenario, args: &[&str]) {
+    let scenario = beside(real, scenario);
+    let (real, fake) = (
+        shape(real, &scenario, args),
+        shape(&Claude::Fake, &scenario, args),
+    );
     assert_eq!(fake.code, real.code, "the exit code");
     assert_eq!(fake.stdout, real.stdout, "the rows on stdout");
     let mut drift = Vec::new();
@@ -205,7 +224,8 @@ on_real_claude!(two_commands, |claude| {
 on_real_claude!(a_rider_and_a_background_command, |claude| {
     let rider = Tool::agent(
         "look around, rider",
-        [Reply::bash("true"), Reply::text("seen")],
+        // Long enough for the answer before it: the order of the rows is compared.
+        [Reply::bash("sleep 2"), Reply::text("seen")],
     );
     let scenario = Scenario::new([
         Reply::tool(rider),
@@ -214,7 +234,7 @@ on_real_claude!(a_rider_and_a_background_command, |claude| {
     ]);
     assert_same_shape(&claude, &scenario);
     let scenario = Scenario::new([
-        Reply::tool(Tool::background("sleep 1")),
+        Reply::tool(Tool::background("sleep 2")),
         Reply::text("it runs"),
         Reply::text("it ran"),
     ]);
@@ -225,4 +245,73 @@ on_real_claude!(errors, |claude| {
     assert_same_shape(&claude, &Scenario::new([Reply::error(404)]));
     let scenario = Scenario::new([Reply::error(529).times(1), Reply::text("at last")]);
     assert_same_shape(&claude, &scenario);
+});
+
+on_real_claude!(a_denied_command, |claude| {
+    let scenario = Scenario::new([Reply::bash("touch denied"), Reply::text("I could not")]);
+    assert_same_shape_with(&claude, &scenario, &["--permission-mode=default"]);
+});
+
+on_real_claude!(limits, |claude| {
+    let scenario = Scenario::new([Reply::bash("true"), Reply::text("never said")]);
+    assert_same_shape_with(&claude, &scenario, &[ALLOWED, "--max-turns=1"]);
+    assert_same_shape_with(&claude, &scenario, &[ALLOWED, "--max-budget-usd=0.0001"]);
+});
+
+/// The fields of a registry row that oo reads.
+const REGISTERED: &[&str] = &[
+    "pid",
+    "sessionId",
+    "cwd",
+    "startedAt",
+    "procStart",
+    "version",
+    "kind",
+    "entrypoint",
+    "pidDomain",
+    "messagingSocketPath",
+    "name",
+    "status",
+    "updatedAt",
+];
+
+fn registry_row(claude: &Claude, scenario: &Scenario) -> BTreeMap<String, &'static str> {
+    let env = TestEnv::with(claude, scenario);
+    let mut run = env.claude([ALLOWED]).stdin("Hi").spawn();
+    let pid = run.pid();
+    let row = run.until_some(PATIENCE, "a busy registry row", || {
+        rows::registered(&env.home(), pid).filter(|row| row["status"] == "busy")
+    });
+    let mut types = row.types();
+    types.retain(|name, _| REGISTERED.contains(&name.as_str()));
+    types
+}
+
+on_real_claude!(a_registry_row, |claude| {
+    let slow = Reply::text("late").after(Duration::from_secs(5));
+    let scenario = beside(&claude, &Scenario::new([slow]));
+    assert_eq!(
+        registry_row(&Claude::Fake, &scenario),
+        registry_row(&claude, &scenario)
+    );
+});
+
+/// The names of the variables that an MCP server finds, without those that only tell the
+/// stand-in or the real one what to do.
+fn names_for_a_server(claude: &Claude, scenario: &Scenario) -> Vec<String> {
+    let env = TestEnv::with(claude, scenario);
+    let server = mcp::Server::new(&env);
+    env.claude(server.args()).stdin("Hi").run().expect_code(0);
+    let names = server.environment().into_keys();
+    names
+        .filter(|name| !name.starts_with("FAKE_") && name != "ANTHROPIC_BASE_URL")
+        .collect()
+}
+
+on_real_claude!(the_environment_of_an_mcp_server, |claude| {
+    let scenario = beside(&claude, &Scenario::says("hello"));
+    assert_eq!(
+        names_for_a_server(&Claude::Fake, &scenario),
+        names_for_a_server(&claude, &scenario)
+    );
 });

@@ -19,9 +19,22 @@
 
 mod support;
 
+mod docs;
+mod doctor;
+mod doorman;
+mod fake_claude;
 mod lane_claude;
 mod lane_ends;
 mod lane_errors;
 mod lane_process;
 mod lane_shape;
 mod lane_support;
+mod runs;
+mod show;
+mod start;
+mod start_clocks;
+mod start_descriptors;
+mod start_full_disk;
+mod start_refused;
+mod start_reports;
+mod verbs_misc;

@@ -8,10 +8,10 @@ use crate::exit::{Class, Verb};
 use crate::platform::environment::Environment;
 use crate::run::child_env;
 use crate::run::launch::{self, Prepared};
+use crate::run::receipt;
 use crate::run::result::{ResultDocument, State};
 use crate::run::spec::LaunchSpec;
 use crate::run::supervise::{self, Supervised, Surroundings};
-use crate::run::{claude_program, receipt};
 use crate::session;
 use crate::store::StateDir;
 use crate::ui::{Console, RunView};
@@ -61,16 +61,25 @@ pub fn run(
     let console = Console {
         quiet: output.quiet,
     };
+    let mut begun = None;
     let supervised = prepare().and_then(|prepared| {
-        let version = prepared.spec.claude.version.as_deref();
-        if let Some(warning) = version.and_then(claude_program::too_old) {
-            console.note(&warning);
-        }
+        begun = Some((prepared.spec.run_id, prepared.spec.session_id));
         supervise(prepared, output, console, &context.environment)
     });
     match supervised {
-        Ok(supervised) => show(&supervised, output, console),
-        Err(error) => refuse(verb, &error, output, console),
+        Ok((supervised, followed)) => show(&supervised, followed, output, console),
+        Err(error) => {
+            let mut document = ResultDocument::refused(verb, &error);
+            if error.kind() == Kind::Failed {
+                // It was spawned and is out of sight; what it writes is in its folder.
+                document.state = State::Unsupervised;
+                document.class = Some(Class::Failed);
+                document.exit_code = Some(Class::Failed.exit_code());
+                document.run_id = begun.map(|(run, _)| run);
+                document.session_id = begun.map(|(_, session)| session.to_string());
+            }
+            refuse(&document, &error, output, console)
+        }
     }
 }
 
@@ -79,10 +88,12 @@ fn supervise(
     output: Output,
     console: Console,
     environment: &Environment,
-) -> Result<Supervised> {
+) -> Result<(Supervised, Result<()>)> {
     let state = StateDir::locate(environment)?;
     // The child's own environment says where its claude keeps things.
-    let config = session::config_dir(&prepared.environment.variables);
+    // A relative one is relative to the folder that claude works in.
+    let config = session::config_dir(&prepared.environment.variables)
+        .map(|config| prepared.spec.cwd.join(config));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -93,23 +104,23 @@ fn supervise(
         config,
     };
     let supervised = runtime.block_on(supervise::supervise(prepared, surroundings, &mut view))?;
-    view.end();
+    let followed = view.end();
     if let Err(error) = receipt::record(&state, &supervised.document) {
         console.error(&error);
     }
-    Ok(supervised)
+    Ok((supervised, followed))
 }
 
 /// Shows how it ended. What cannot be shown or saved is a failure of its own: a caller that gets
 /// 0 has the answer.
-fn show(supervised: &Supervised, output: Output, console: Console) -> u8 {
+fn show(supervised: &Supervised, followed: Result<()>, output: Output, console: Console) -> u8 {
     let document = &supervised.document;
     let completed = document.class == Some(Class::Completed);
     let printed = match (output.json, output.follow) {
-        (true, true) => console.row(document),
+        (true, true) => followed.and_then(|()| console.row(document)),
         (true, false) => console.document(document),
         // The conversation had the answer.
-        (false, true) => Ok(()),
+        (false, true) => followed,
         (false, false) if completed => {
             console.answer(document.result.as_deref().unwrap_or_default())
         }
@@ -139,19 +150,13 @@ fn show(supervised: &Supervised, output: Output, console: Console) -> u8 {
     code
 }
 
-fn refuse(verb: Verb, error: &Error, output: Output, console: Console) -> u8 {
+fn refuse(document: &ResultDocument, error: &Error, output: Output, console: Console) -> u8 {
     console.error(error);
     if output.json && error.kind() != Kind::Usage {
-        let mut document = ResultDocument::refused(verb, error);
-        if error.kind() == Kind::Failed {
-            document.state = State::Ended;
-            document.class = Some(Class::Failed);
-            document.exit_code = Some(Class::Failed.exit_code());
-        }
         let printed = if output.follow {
-            console.row(&document)
+            console.row(document)
         } else {
-            console.document(&document)
+            console.document(document)
         };
         if let Err(error) = printed {
             console.error(&error);

@@ -227,8 +227,7 @@ impl Doorman {
             self.greeted = true;
             self.beat();
         }
-        let status = self.status();
-        answers.push(server::respond(&request, &status));
+        answers.push(server::respond(&request, || self.status()));
     }
 
     fn beat(&mut self) {
@@ -295,19 +294,21 @@ pub fn serve(environment: &Environment) -> Result<u8> {
     runtime.block_on(async {
         let mut stop = StopSignals::listen().map_err(fail)?;
         let parent = nix::unistd::getppid().as_raw();
-        // Where the parent cannot be seen (another pid namespace), the end of the input tells.
-        let handle = PidFd::open(parent).ok();
-        let parent_is_the_same = nix::unistd::getppid().as_raw() == parent;
+        let handle = PidFd::open(parent);
         let connection = Connection::stdio().map_err(fail)?;
         let ended = async {
-            match &handle {
-                // A handle that cannot be polled must not look like a death.
-                Some(handle) if parent_is_the_same => match handle.ended().await {
-                    Ok(()) => {}
-                    Err(_) => std::future::pending().await,
-                },
-                Some(_) => {}
-                None => std::future::pending().await,
+            // It may have ended before the handle was there, and another have its pid.
+            if nix::unistd::getppid().as_raw() != parent {
+                return;
+            }
+            let told = match &handle {
+                Ok(handle) => handle.ended().await.is_ok(),
+                Err(_) => false,
+            };
+            // Where a parent cannot be watched (one in another pid namespace), the end of the
+            // input has to tell; that must not look like a death.
+            if !told {
+                std::future::pending::<()>().await;
             }
         };
         let mut doorman = Doorman::new(environment, parent);

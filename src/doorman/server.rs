@@ -43,9 +43,9 @@ pub struct Status {
     pub oo_version: &'static str,
 }
 
-/// Answers a request.
+/// Answers a request. The status is asked for only where the answer tells it.
 #[must_use]
-pub fn respond(request: &Request, status: &Status) -> Response {
+pub fn respond(request: &Request, status: impl FnOnce() -> Status) -> Response {
     request.answer(match request.method.as_str() {
         "initialize" => Ok(initialize(request)),
         "ping" => Ok(json!({})),
@@ -90,14 +90,14 @@ fn tools() -> Value {
     })
 }
 
-fn call(request: &Request, status: &Status) -> Result<Value, Fault> {
+fn call(request: &Request, status: impl FnOnce() -> Status) -> Result<Value, Fault> {
     #[derive(Deserialize)]
     struct Params {
         name: String,
     }
     match request.params::<Params>() {
         Some(Params { name }) if name == STATUS => {
-            let told = json!(status);
+            let told = json!(status());
             Ok(json!({
                 "content": [{ "type": "text", "text": told.to_string() }],
                 "structuredContent": told,
@@ -143,7 +143,7 @@ mod tests {
         let Some(Message::Request(request)) = decode(line.as_bytes()) else {
             panic!("no request: {line}");
         };
-        serde_json::from_slice(&encode(&respond(&request, &status()))).unwrap()
+        serde_json::from_slice(&encode(&respond(&request, status))).unwrap()
     }
 
     #[test]

@@ -139,7 +139,8 @@ mod tests {
     #[test]
     fn fresh_means_young_following_alive_and_of_this_boot() {
         let old = clock::now() - jiff::SignedDuration::from_secs(15);
-        let table: [(&str, fn(&mut Heartbeat), bool); 7] = [
+        type Change = fn(&mut Heartbeat);
+        let table: [(&str, Change, bool); 7] = [
             ("as it is", |_| {}, true),
             ("starting", |h| h.state = State::Starting, false),
             ("standby", |h| h.state = State::Standby, false),

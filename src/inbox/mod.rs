@@ -107,6 +107,14 @@ impl Inbox {
         }
     }
 
+    /// Takes an inbox away again that was just created, for a session that never came to be.
+    pub fn discard(&self) {
+        // Best effort by nature: the refusal that led here is what the caller reports.
+        for path in [self.lines(), self.offset()] {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
     /// Counts what waits and what has arrived; see [`Counts`].
     ///
     /// # Errors

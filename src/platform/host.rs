@@ -35,6 +35,17 @@ pub fn own_program() -> Result<PathBuf> {
     )
 }
 
+/// Whether the file system of a folder has no room left for anything to speak of.
+#[must_use]
+pub fn is_full(folder: &Path) -> bool {
+    const ROOM: u64 = 64 * 1024;
+    nix::sys::statvfs::statvfs(folder).is_ok_and(|stat| {
+        let room = stat.blocks_available().saturating_mul(stat.fragment_size());
+        // A file system without a count of files says 0 of 0.
+        room < ROOM || (stat.files() > 0 && stat.files_available() == 0)
+    })
+}
+
 /// The kernel's random id of this boot, from `/proc/sys/kernel/random/boot_id`.
 #[must_use]
 pub fn boot_id() -> Option<String> {

@@ -20,7 +20,7 @@ use super::environment::Environment;
 pub struct SpawnPlan {
     /// An absolute path.
     pub program: PathBuf,
-    /// argv[0].
+    /// `argv[0]`.
     pub name: PathBuf,
     /// The arguments, without the program's name.
     pub arguments: Vec<OsString>,
@@ -189,4 +189,90 @@ fn before_exec(command: &mut Command, gate: Gate, pass: Vec<RawFd>) {
 fn pipe() -> io::Result<(File, File)> {
     let (reader, writer): (OwnedFd, OwnedFd) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
     Ok((File::from(reader), File::from(writer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::platform::process::{Identity, Stat};
+
+    fn touches(marker: &Path, folder: &Path) -> SpawnPlan {
+        let null = || {
+            File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/null")
+                .unwrap()
+        };
+        SpawnPlan {
+            program: "/bin/sh".into(),
+            name: "sh".into(),
+            arguments: vec![
+                "-c".into(),
+                format!(": > {}; exit 7", marker.display()).into(),
+            ],
+            environment: Environment::default(),
+            cwd: folder.to_owned(),
+            stdin: null(),
+            stdout: null(),
+            stderr: null(),
+            pass: Vec::new(),
+        }
+    }
+
+    #[track_caller]
+    fn soon(what: &str, holds: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !holds() {
+            assert!(Instant::now() < deadline, "{what}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn a_child_that_is_never_let_go_never_becomes_the_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let marker = folder.path().join("ran");
+        let gated = gated(touches(&marker, folder.path())).unwrap();
+        let child = Identity::of(gated.pid()).unwrap();
+        assert!(child.lives());
+        // What the death of the supervisor does: its end of the pipe is closed.
+        drop(gated);
+        soon("the child leaves", || !child.lives());
+        assert!(!marker.exists());
+    }
+
+    #[test]
+    fn a_child_that_is_let_go_is_the_program_under_the_same_pid_in_a_session_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let marker = folder.path().join("ran");
+        let gated = gated(touches(&marker, folder.path())).unwrap();
+        let pid = gated.pid();
+        let stat = Stat::read(pid).unwrap();
+        assert_eq!((stat.session, stat.group), (pid, pid));
+        let mut running = gated.release().unwrap();
+        let mut status = None;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while status.is_none() {
+            assert!(Instant::now() < deadline, "the program ends");
+            status = running.try_wait().unwrap();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(status.map(code_and_signal), Some((Some(7), None)));
+        assert!(marker.exists());
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_executed_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = SpawnPlan {
+            program: folder.path().join("missing"),
+            ..touches(Path::new("x"), folder.path())
+        };
+        let error = gated(plan).unwrap().release().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
 }

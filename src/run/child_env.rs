@@ -37,7 +37,7 @@ pub const KEPT: [&str; 18] = [
 ];
 
 /// The variables whose value is the number of a descriptor that holds a credential.
-const DESCRIPTORS: [&str; 2] = [
+pub const DESCRIPTORS: [&str; 2] = [
     "CLAUDE_CODE_OAUTH_TOKEN_FILE_DESCRIPTOR",
     "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR",
 ];

@@ -1,7 +1,7 @@
 //! Finding claude: `--claude`, `OO_CLAUDE`, PATH, then the usual install places.
 //!
 //! Links are resolved at every start, since an updater moves them; the name under which it was
-//! found stays argv[0], because some version managers look at it.
+//! found stays `argv[0]`, because some version managers look at it.
 
 use std::ffi::OsStr;
 use std::fs;

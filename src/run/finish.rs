@@ -19,6 +19,7 @@ use super::stop::StopReason;
 use super::verdict::{self, Ending, Facts, Verdict};
 use crate::exit::{Cause, Class};
 use crate::inbox::{Heartbeat, Inbox};
+use crate::platform::host;
 use crate::session::lineage::By;
 use crate::session::transcript;
 use crate::store::{RunFiles, StateDir};
@@ -135,10 +136,16 @@ fn judge(document: &mut ResultDocument, known: &Known<'_>, ending: &Ending, verd
             if count == 1 { "call was" } else { "calls were" }
         ));
     }
-    if document.unparsed_rows > 0 {
+    match document.unparsed_rows {
+        0 => {}
+        1 => notes.push("1 line on stdout was no row".to_owned()),
+        count => notes.push(format!("{count} lines on stdout were no rows")),
+    }
+    // claude does not say that its stdout is full.
+    if verdict.class == Class::Failed && host::is_full(known.files.root()) {
         notes.push(format!(
-            "{} lines on stdout were no rows",
-            document.unparsed_rows
+            "the disk of {} is full",
+            known.files.root().display()
         ));
     }
     document.note = (!notes.is_empty()).then(|| notes.join("; "));

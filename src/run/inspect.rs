@@ -2,25 +2,43 @@
 //!
 //! Whoever holds the run's lock writes its result, nobody else. So a run with a free lock and no
 //! result has lost its supervisor: if claude is gone too, the verdict is computed here, from the
-//! folder, and written.
+//! folder, and written. What a newer oo began is judged as far as this one understands it, but
+//! the judgement is not written.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::finish::{self, Known};
 use super::observed::Observed;
-use super::record::ProcessRecord;
+use super::reading;
+use super::record::{self, ProcessRecord};
 use super::result::{ResultDocument, State};
-use super::spec::LaunchSpec;
+use super::spec::{self, LaunchSpec};
 use super::tail::Tail;
 use super::verdict::Ending;
 use crate::error::{Error, Kind, Result};
 use crate::inbox::{Heartbeat, Inbox};
 use crate::store::{self, Lock, LockError, RunFiles, StateDir};
 
-/// The document of a run. `config` is claude's configuration folder.
+/// How often a lock that only a passer-by can hold is asked for again, and the pause between.
+const PASSER_BY: (u32, Duration) = (200, Duration::from_millis(5));
+
+/// Who is with a run that has no result yet. No event is read to tell.
+#[derive(Debug)]
+pub enum Standing {
+    /// Its supervisor is.
+    Supervised(Option<Box<ProcessRecord>>),
+    /// claude runs alone.
+    Alone(Box<ProcessRecord>),
+    /// Nobody: it is for us to judge, as long as we hold the lock.
+    Over(Option<Box<ProcessRecord>>, Lock),
+}
+
+/// The document of a run. `config` is claude's configuration folder where the run's own record
+/// does not name it.
 ///
 /// # Errors
 /// Not found when there is no such run; failed when a file of it cannot be read or parsed.
@@ -29,37 +47,80 @@ pub fn inspect(state: &StateDir, id: Uuid, config: Option<&Path>) -> Result<Resu
     if let Some(document) = finished(&files)? {
         return Ok(document);
     }
-    let spec: LaunchSpec = store::read_json(&files.spec()).map_err(|error| match error.kind() {
+    let spec = reading::spec(&files.spec()).map_err(|error| match error.kind() {
         Kind::NotFound => {
             Error::not_found(format!("there is no run {id}")).hint("`oo runs` lists what there is")
         }
         _ => error,
     })?;
-    match Lock::try_take(&files.lock()) {
-        Err(LockError::Broken(error)) => Err(error),
-        Err(LockError::Held) => Ok(so_far(state, &files, &spec, config)?.document(State::Running)),
-        Ok(_lock) => {
+    let judged = |record: Option<Box<ProcessRecord>>, life| -> Result<ResultDocument> {
+        let record = record.map(|record| *record);
+        Ok(so_far(state, &files, &spec, config, record)?.document(life))
+    };
+    match standing(&files)? {
+        Standing::Supervised(record) => judged(record, State::Running),
+        Standing::Alone(record) => judged(Some(record), State::Unsupervised),
+        Standing::Over(record, _lock) => {
             // It may have been finished between the look and the lock.
             if let Some(document) = finished(&files)? {
                 return Ok(document);
             }
-            let found = so_far(state, &files, &spec, config)?;
-            if found
-                .record
-                .as_ref()
-                .is_some_and(ProcessRecord::claude_lives)
-            {
-                return Ok(found.document(State::Unsupervised));
+            let known = spec.schema == spec::SCHEMA
+                && record
+                    .as_ref()
+                    .is_none_or(|record| record.schema == record::SCHEMA);
+            let document = judged(record, State::Ended)?;
+            if known {
+                store::replace_json(&files.result(), &document)?;
             }
-            let document = found.document(State::Ended);
-            store::replace_json(&files.result(), &document)?;
             Ok(document)
         }
     }
 }
 
+/// Who is with the run.
+///
+/// # Errors
+/// When its lock or its `process.json` cannot be used.
+pub fn standing(files: &RunFiles) -> Result<Standing> {
+    let (mut tries, pause) = PASSER_BY;
+    loop {
+        let lock = match Lock::try_take(&files.lock()) {
+            Ok(lock) => Some(lock),
+            Err(LockError::Held) => None,
+            Err(LockError::Broken(error)) => return Err(error),
+        };
+        let record = process(files)?;
+        let Some(lock) = lock else {
+            // The supervisor holds its lock for life. Whoever holds that of a dead one is
+            // looking at the run, as we do, and will let go.
+            let dead = record
+                .as_ref()
+                .is_some_and(|record| !record.supervisor_lives());
+            if dead && tries > 0 {
+                tries -= 1;
+                std::thread::sleep(pause);
+                continue;
+            }
+            return Ok(Standing::Supervised(record));
+        };
+        return Ok(match record {
+            Some(record) if record.claude_lives() => Standing::Alone(record),
+            record => Standing::Over(record, lock),
+        });
+    }
+}
+
+fn process(files: &RunFiles) -> Result<Option<Box<ProcessRecord>>> {
+    match reading::strict_but_named(&files.process(), "oo/process/") {
+        Ok(record) => Ok(Some(Box::new(record))),
+        Err(error) if error.kind() == Kind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn finished(files: &RunFiles) -> Result<Option<ResultDocument>> {
-    match store::read_json::<ResultDocument>(&files.result()) {
+    match reading::result(&files.result()) {
         Ok(document) => Ok(Some(document)),
         Err(error) if error.kind() == Kind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -70,7 +131,7 @@ struct Found<'a> {
     state: &'a StateDir,
     files: &'a RunFiles,
     spec: &'a LaunchSpec,
-    config: Option<&'a Path>,
+    config: Option<PathBuf>,
     record: Option<ProcessRecord>,
     observed: Observed,
     last_heard: Option<Timestamp>,
@@ -80,13 +141,9 @@ fn so_far<'a>(
     state: &'a StateDir,
     files: &'a RunFiles,
     spec: &'a LaunchSpec,
-    config: Option<&'a Path>,
+    config: Option<&Path>,
+    record: Option<ProcessRecord>,
 ) -> Result<Found<'a>> {
-    let record = match store::read_json::<ProcessRecord>(&files.process()) {
-        Ok(record) => Some(record),
-        Err(error) if error.kind() == Kind::NotFound => None,
-        Err(error) => return Err(error),
-    };
     let mut observed = Observed::default();
     let mut tail = Tail::open(&files.events())?;
     tail.read_new(|line| drop(observed.line(line)))
@@ -96,11 +153,14 @@ fn so_far<'a>(
         .and_then(|meta| meta.modified())
         .ok()
         .and_then(|time| Timestamp::try_from(time).ok());
+    let recorded = record
+        .as_ref()
+        .and_then(|record| record.config_dir.as_deref());
     Ok(Found {
         state,
         files,
         spec,
-        config,
+        config: recorded.map(Path::new).or(config).map(Path::to_owned),
         record,
         observed,
         last_heard,
@@ -123,7 +183,7 @@ impl Found<'_> {
             observed: &self.observed,
             ending: ended.then_some(&Ending::Unknown),
             heartbeat: heartbeat.as_ref(),
-            config: self.config,
+            config: self.config.as_deref(),
             first_output: None,
             ended_at: if ended {
                 self.last_heard.max(started)

@@ -13,7 +13,7 @@ use super::child_env::ChildEnvironment;
 use super::spec::{DoormanMode, LaunchSpec};
 use super::{argv, mcp_config};
 use crate::error::{Error, Kind, Result};
-use crate::inbox::Inbox;
+use crate::inbox::{Created, Inbox};
 use crate::platform::spawn::SpawnPlan;
 use crate::session::lineage::{By, Lineage, Link};
 use crate::store::{self, Lock, LockError, RunFiles, StateDir};
@@ -28,6 +28,7 @@ pub struct Prepared {
     /// The environment of the child.
     pub environment: ChildEnvironment,
     streams: Streams,
+    birth: Birth,
     _locks: [Lock; 2],
 }
 
@@ -54,11 +55,15 @@ pub fn prepare(
     files
         .create()
         .map_err(|error| error.with_kind(Kind::Refused))?;
-    let inbox = Inbox::of(state, spec.session_id);
-    let fill = || -> Result<(Lock, Streams)> {
+    let mut birth = Birth {
+        files: files.clone(),
+        inbox: Inbox::of(state, spec.session_id),
+        created: Created::Existing,
+    };
+    let mut fill = || -> Result<(Lock, Streams)> {
         let run_lock = take(&files.lock(), "run")?;
         let streams = write_files(state, &files, &spec, prompt)?;
-        inbox.create()?;
+        birth.created = birth.inbox.create()?;
         record_lineage(state, &spec)?;
         Ok((run_lock, streams))
     };
@@ -68,11 +73,29 @@ pub fn prepare(
             files,
             environment,
             streams,
+            birth,
             _locks: [session_lock, run_lock],
         }),
         Err(error) => {
-            files.discard();
+            birth.undo();
             Err(error.with_kind(Kind::Refused))
+        }
+    }
+}
+
+/// What a run that never came to be would leave behind.
+#[derive(Debug)]
+struct Birth {
+    files: RunFiles,
+    inbox: Inbox,
+    created: Created,
+}
+
+impl Birth {
+    fn undo(&self) {
+        self.files.discard();
+        if self.created == Created::New {
+            self.inbox.discard();
         }
     }
 }
@@ -90,6 +113,11 @@ impl Prepared {
                 .map_err(|e| Error::io("sync", &path, e))?;
         }
         Ok(())
+    }
+
+    /// Takes away again what was made for a run that was not spawned after all.
+    pub fn discard(&self) {
+        self.birth.undo();
     }
 
     /// What is to be executed.
@@ -125,7 +153,10 @@ fn write_files(
     prompt: &[u8],
 ) -> Result<Streams> {
     if spec.doorman == DoormanMode::Injected {
-        store::create_private(&files.mcp(), &mcp_config::document(state)?)?;
+        store::create_private(
+            &files.mcp(),
+            &mcp_config::document(state, &spec.claude.path)?,
+        )?;
     }
     store::create_private(&files.prompt(), prompt)?;
     let spec_text = serde_json::to_vec_pretty(spec)

@@ -11,12 +11,12 @@ use crate::store::StateDir;
 /// The doorman's name among the MCP servers of a session.
 pub const SERVER: &str = "oo";
 
-/// The document: one server, this very program, and where its state folder lies, whatever the
-/// session's own environment says.
+/// The document: one server, this very program, with where its state folder lies and which program
+/// is the claude that starts it, whatever the session's own environment says.
 ///
 /// # Errors
 /// When this program's path is not known or not UTF-8.
-pub fn document(state: &StateDir) -> Result<Vec<u8>> {
+pub fn document(state: &StateDir, claude: &Path) -> Result<Vec<u8>> {
     let program = host::own_program()?;
     let config = json!({
         "mcpServers": {
@@ -27,6 +27,7 @@ pub fn document(state: &StateDir) -> Result<Vec<u8>> {
                 "env": {
                     "OO_STATE_DIR": utf8(state.root())?,
                     "OO_INBOX_DIR": utf8(state.inbox())?,
+                    "OO_CLAUDE": utf8(claude)?,
                 },
             },
         },

@@ -6,17 +6,21 @@
 //!
 //! [`launch`] makes everything that must exist before claude does, [`supervise`] spawns and watches
 //! it, [`finish`] turns what is known into the document, by the pure [`verdict`]. [`inspect`] does
-//! the last step for a run that it finds on disk, whoever supervised it.
+//! the last step for a run that it finds on disk, whoever supervised it; [`listing`] reads many
+//! and little of each, [`select`] finds the one that a person means.
 
 pub mod argv;
 pub mod child_env;
 pub mod claude_program;
+pub mod claude_version;
 pub mod finish;
 pub mod inspect;
 pub mod launch;
+pub mod listing;
 pub mod mcp_config;
 pub mod observed;
 pub mod prompt;
+pub mod reading;
 pub mod receipt;
 pub mod record;
 pub mod result;
@@ -28,3 +32,6 @@ pub mod supervise;
 pub mod tail;
 pub mod verdict;
 pub mod watchdog;
+
+#[cfg(test)]
+mod properties;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Kind, Result};
 
-/// The most that claude takes on stdin, in bytes (measured on 2.1.332: "piped stdin input exceeds
-/// 10MB").
-pub const MAX_BYTES: usize = 10 * 1000 * 1000;
+/// The most that claude takes on stdin, in bytes: one more is "piped stdin input exceeds 10MB"
+/// (measured on 2.1.332).
+pub const MAX_BYTES: usize = 10 * 1024 * 1024;
 
 /// Where a prompt comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ fn check(bytes: &[u8], named: &str) -> Result<()> {
     let size = bytes.len();
     if size > MAX_BYTES {
         return Err(Error::refused(format!(
-            "{named} is longer than 10 MB, the most claude takes"
+            "{named} is longer than 10 MiB, the most that claude takes"
         ))
         .hint("put the material in a file and name the file in the prompt"));
     }
@@ -105,7 +105,7 @@ mod tests {
             (b" \n\t\xe2\x80\x83 ", "empty"),
             (b"a\0b", "NUL byte, at byte 1"),
             (b"ab\xff", "not UTF-8, from byte 2"),
-            (&long, "longer than 10 MB"),
+            (&long, "longer than 10 MiB"),
         ] {
             let error = check(bytes, "the prompt").unwrap_err();
             assert_eq!(error.kind(), Kind::Refused);

@@ -30,6 +30,10 @@ pub struct ProcessRecord {
     pub started_at: Timestamp,
     /// The variables that were kept or added, by name.
     pub env_kept: Vec<String>,
+    /// claude's configuration folder by the child's environment, where its transcript is; nothing
+    /// when it is not known or no UTF-8.
+    #[serde(default)]
+    pub config_dir: Option<String>,
     /// Whether and why oo decided to end the run.
     pub stop: Option<StopRecord>,
 }
@@ -46,7 +50,16 @@ impl ProcessRecord {
     /// Whether claude still runs: the same process, in the same boot.
     #[must_use]
     pub fn claude_lives(&self) -> bool {
-        let same_boot = self.boot_id.is_none() || self.boot_id == host::boot_id();
-        same_boot && self.claude.lives()
+        self.same_boot() && self.claude.lives()
+    }
+
+    /// Whether the supervisor still runs.
+    #[must_use]
+    pub fn supervisor_lives(&self) -> bool {
+        self.same_boot() && self.supervisor.as_ref().is_some_and(Identity::lives)
+    }
+
+    fn same_boot(&self) -> bool {
+        self.boot_id.is_none() || self.boot_id == host::boot_id()
     }
 }

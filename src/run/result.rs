@@ -33,6 +33,19 @@ pub enum State {
     Refused,
 }
 
+impl State {
+    /// The state as it is written in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Unsupervised => "unsupervised",
+            Self::Ended => "ended",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// The document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResultDocument {

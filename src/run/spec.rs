@@ -56,7 +56,7 @@ pub struct LaunchSpec {
 /// The program that is claude.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaudeProgram {
-    /// As it was named or found; argv[0] of the child.
+    /// As it was named or found; `argv[0]` of the child.
     pub name: PathBuf,
     /// With every link resolved; what is executed.
     pub path: PathBuf,

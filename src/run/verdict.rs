@@ -1,7 +1,7 @@
 //! The verdict: from what is known of a run to its class, cause and text. One pure function.
 //!
 //! It reads structured fields, never the model's prose. The only texts it knows are claude's own
-//! fixed messages in [`SAID_ON_STDERR`], for what is told nowhere else. claude's exit code decides
+//! fixed messages in `SAID_ON_STDERR`, for what is told nowhere else. claude's exit code decides
 //! little: 0 can be an interruption or an API error, 1 can be a good answer.
 
 use serde::{Deserialize, Serialize};
@@ -338,3 +338,6 @@ impl Exit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

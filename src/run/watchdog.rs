@@ -193,9 +193,9 @@ impl Watchdog {
         }
     }
 
-    /// The transcript, or a sub-agent's, has grown: something moves, though stdout is silent. `at` is
-    /// when.
-    pub fn transcript_grew(&mut self, at: Duration) {
+    /// Something moved at that time, though stdout is silent: the transcript or a sub-agent's has
+    /// grown, or claude wrote to stderr.
+    pub fn moved(&mut self, at: Duration) {
         if let Phase::Turn { active, .. } = &mut self.phase {
             *active = at.max(*active);
         }
@@ -293,3 +293,6 @@ mod milliseconds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -199,23 +199,27 @@ pub fn calling_session(environment: &Environment) -> Option<Row> {
 fn ancestors(pid: i32, config: Option<&Path>, programs: &Programs) -> Vec<Ancestor> {
     let mut found = Vec::new();
     for stat in process::ancestors(pid) {
-        let row = config.and_then(|config| registry::live_row(config, stat.pid));
-        let last = row.is_some();
-        let arguments = process::arguments(stat.pid).unwrap_or_default();
-        found.push(Ancestor {
-            runs_claude: !last
-                && process::executable(stat.pid)
-                    .is_some_and(|executable| programs.runs_claude(&executable, &arguments)),
-            session_argument: session_argument(&arguments),
-            process: Identity {
-                pid: stat.pid,
-                proc_start: stat.start,
-            },
-            row,
-        });
-        if last {
+        let process = Identity {
+            pid: stat.pid,
+            proc_start: stat.start,
+        };
+        if let Some(row) = config.and_then(|config| registry::live_row(config, stat.pid)) {
+            found.push(Ancestor {
+                process,
+                row: Some(row),
+                runs_claude: false,
+                session_argument: None,
+            });
             break;
         }
+        let arguments = process::arguments(stat.pid).unwrap_or_default();
+        found.push(Ancestor {
+            process,
+            row: None,
+            runs_claude: process::executable(stat.pid)
+                .is_some_and(|executable| programs.runs_claude(&executable, &arguments)),
+            session_argument: session_argument(&arguments),
+        });
     }
     found
 }
@@ -240,7 +244,12 @@ fn choose(ancestors: &[Ancestor]) -> Option<Owner> {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "tests write the files that claude writes"
+)]
 mod tests {
+    use super::super::registry::tests::row_of;
     use super::*;
 
     const A: &str = "77c69075-1c8e-4953-abac-a26fead0cc6d";
@@ -367,7 +376,8 @@ mod tests {
     #[test]
     fn the_nearest_row_outranks_a_nearer_executable() {
         // pid, row, claude executable with its argument: nearest first.
-        let table: [(Vec<Ancestor>, Option<(i32, Option<&str>)>); 6] = [
+        type Expected = Option<(i32, Option<&'static str>)>;
+        let table: [(Vec<Ancestor>, Expected); 6] = [
             (vec![], None),
             (vec![ancestor(5, None, None)], None),
             (
@@ -399,5 +409,28 @@ mod tests {
                 "{ancestors:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_rows_of_real_processes() {
+        let home = tempfile::tempdir().unwrap();
+        let environment: Environment = [("HOME".into(), home.path().as_os_str().to_owned())]
+            .into_iter()
+            .collect();
+        assert_eq!(calling_session(&environment), None);
+        let folder = home.path().join(".claude/sessions");
+        std::fs::create_dir_all(&folder).unwrap();
+        let parent = nix::unistd::getppid().as_raw();
+        std::fs::write(folder.join(format!("{parent}.json")), row_of(parent)).unwrap();
+        let caller = calling_session(&environment).unwrap();
+        assert_eq!((caller.process.pid, caller.session_id), (parent, uuid(A)));
+        let own = nix::unistd::getpid().as_raw();
+        let config = config_dir(&environment);
+        let owner = owner_of(own, config.as_deref(), &Programs::default()).unwrap();
+        assert_eq!((owner.process.pid, owner.session), (parent, Some(uuid(A))));
+        // A row that SIGKILL left behind, under a pid that is used again.
+        let stale = row_of(parent).replace("\"procStart\":\"", "\"procStart\":\"9");
+        std::fs::write(folder.join(format!("{parent}.json")), stale).unwrap();
+        assert_eq!(calling_session(&environment), None);
     }
 }

@@ -143,24 +143,37 @@ fn same_domain(domain: &str, machine: Option<&str>, namespace: u64) -> bool {
 /// # Errors
 /// When the file is there and stays unreadable or garbage.
 pub fn read(config: &Path, pid: i32) -> std::result::Result<Option<Row>, BadRow> {
-    let path = folder(config).join(format!("{pid}.json"));
-    let mut tries = READ_AGAIN.0;
-    loop {
-        let reason = match read_file(&path) {
-            Ok(Some(bytes)) => match Row::parse(&bytes) {
-                Ok(row) if row.process.pid == pid => return Ok(Some(row)),
-                Ok(row) => format!("it names another process: {}", row.process.pid),
-                Err(reason) => reason,
-            },
-            Ok(None) => return Ok(None),
-            Err(error) => error.to_string(),
-        };
-        if tries == 0 {
-            return Err(BadRow { path, reason });
+    read_patiently(config, pid, || std::thread::sleep(READ_AGAIN.1))
+}
+
+fn read_patiently(
+    config: &Path,
+    pid: i32,
+    mut pause: impl FnMut(),
+) -> std::result::Result<Option<Row>, BadRow> {
+    let mut found = read_once(config, pid);
+    for _ in 0..READ_AGAIN.0 {
+        if found.is_ok() {
+            break;
         }
-        tries -= 1;
-        std::thread::sleep(READ_AGAIN.1);
+        pause();
+        found = read_once(config, pid);
     }
+    found
+}
+
+fn read_once(config: &Path, pid: i32) -> std::result::Result<Option<Row>, BadRow> {
+    let path = folder(config).join(format!("{pid}.json"));
+    let reason = match read_file(&path) {
+        Ok(Some(bytes)) => match Row::parse(&bytes) {
+            Ok(row) if row.process.pid == pid => return Ok(Some(row)),
+            Ok(row) => format!("it names another process: {}", row.process.pid),
+            Err(reason) => reason,
+        },
+        Ok(None) => return Ok(None),
+        Err(error) => error.to_string(),
+    };
+    Err(BadRow { path, reason })
 }
 
 /// The row of one process, if it is live.
@@ -184,16 +197,30 @@ pub fn list(config: &Path) -> Result<Listing> {
     let mut pids: Vec<i32> = entries
         .filter_map(|entry| pid_of(entry.ok()?.file_name().to_str()?))
         .collect();
-    pids.sort_unstable();
     let mut listing = Listing::default();
-    for pid in pids {
-        match read(config, pid) {
-            Ok(Some(row)) => listing.rows.push(row),
-            // It left between the look at the folder and the look at the row.
-            Ok(None) => {}
-            Err(bad) => listing.bad.push(bad),
+    // All that is garbage is read again together, so that many bad rows cost no more than one.
+    for round in 0..=READ_AGAIN.0 {
+        if round > 0 {
+            std::thread::sleep(READ_AGAIN.1);
+        }
+        listing.bad.clear();
+        pids.retain(|pid| match read_once(config, *pid) {
+            Ok(row) => {
+                // Nothing: it left between the look at the folder and the look at the row.
+                listing.rows.extend(row);
+                false
+            }
+            Err(bad) => {
+                listing.bad.push(bad);
+                true
+            }
+        });
+        if pids.is_empty() {
+            break;
         }
     }
+    listing.rows.sort_unstable_by_key(|row| row.process.pid);
+    listing.bad.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     Ok(listing)
 }
 
@@ -230,13 +257,18 @@ fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
     clippy::disallowed_methods,
     reason = "tests write the files that claude writes"
 )]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     const CAPTURED: &str = r#"{"pid":4827,"sessionId":"77c69075-1c8e-4953-abac-a26fead0cc6d","cwd":"/home/u/work","startedAt":1796072281039,"procStart":"36024","version":"2.1.332","peerProtocol":1,"peerFeatures":["notify_idle"],"kind":"interactive","entrypoint":"sdk-cli","pidDomain":"linux:3d1219c7c4c5404aaa1f6d2a48adfda4:pid:[4026531836]","asksForConvertedSkills":null,"messagingSocketPath":"/tmp/cc-socks/4827.sock","name":"work-f8","nameSource":"derived","nameSince":1796072281039,"status":"idle","updatedAt":1796072281651,"statusUpdatedAt":1796072281651}"#;
 
     fn own_row() -> String {
-        let own = Identity::own().unwrap();
+        row_of(nix::unistd::getpid().as_raw())
+    }
+
+    /// The row that a live process would write.
+    pub(in super::super) fn row_of(pid: i32) -> String {
+        let own = Identity::of(pid).unwrap();
         format!(
             r#"{{"pid":{},"sessionId":"77c69075-1c8e-4953-abac-a26fead0cc6d","procStart":"{}","pidDomain":"linux:{}:pid:[{}]"}}"#,
             own.pid,
@@ -314,7 +346,7 @@ mod tests {
         let mut reused = row.clone();
         reused.process.proc_start = "1".to_owned();
         assert!(!reused.live());
-        let mut elsewhere = row.clone();
+        let mut elsewhere = row;
         elsewhere.pid_domain = None;
         assert!(!elsewhere.live());
     }
@@ -348,15 +380,19 @@ mod tests {
         let config = tempfile::tempdir().unwrap();
         let folder = folder(config.path());
         fs::create_dir(&folder).unwrap();
-        let path = folder.join(format!("{}.json", std::process::id()));
+        let pid = nix::unistd::getpid().as_raw();
+        let path = folder.join(format!("{pid}.json"));
+        let row = own_row();
+        let mut written = 0;
         fs::write(&path, "").unwrap();
-        let writer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(3));
-            fs::write(path, own_row()).unwrap();
+        let found = read_patiently(config.path(), pid, || {
+            written = (written + row.len() / 3 + 1).min(row.len());
+            fs::write(&path, &row[..written]).unwrap();
         });
-        let pid = i32::try_from(std::process::id()).unwrap();
-        let row = read(config.path(), pid);
-        writer.join().unwrap();
-        assert!(row.unwrap().is_some());
+        assert!(found.unwrap().is_some());
+        // What stays garbage is named in the end.
+        fs::write(&path, "{").unwrap();
+        let bad = read_patiently(config.path(), pid, || {}).unwrap_err();
+        assert_eq!(bad.path, path);
     }
 }

@@ -121,7 +121,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Ledger::at(folder.path().join("ledger"));
         ledger.append(&1).unwrap();
-        std::fs::write(ledger.path(), "1\n{\"tor").unwrap();
+        let mut file = OpenOptions::new().append(true).open(ledger.path()).unwrap();
+        file.write_all(b"{\"tor").unwrap();
         let found: LedgerLines<u32> = ledger.read().unwrap();
         assert_eq!(
             (found.lines, found.bad, found.torn),

@@ -8,9 +8,14 @@ mod follow;
 mod live;
 mod run_view;
 mod say;
+mod summary;
+mod table;
+pub mod when;
 
 pub use clean::clean;
 pub use follow::Follow;
 pub use live::{Live, Progress};
 pub use run_view::RunView;
 pub use say::Console;
+pub use summary::summary;
+pub use table::{Column, Kind, Table, one_line};

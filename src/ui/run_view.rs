@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::follow::Follow;
 use super::live::{Live, Progress};
 use super::say::Console;
+use crate::error::{Error, Result};
 use crate::run::observed::Observed;
 use crate::run::row::{Retry, Row};
 use crate::run::stop::{Rung, StopReason};
@@ -17,8 +18,8 @@ pub struct RunView {
     console: Console,
     shown: Shown,
     live: Option<Live>,
-    /// Whether stdout has failed: then nothing more is written to it, and the run goes on.
-    broken: bool,
+    /// What stdout failed with: then nothing more is written to it, and the run goes on.
+    broken: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -46,15 +47,19 @@ impl RunView {
             console,
             shown,
             live,
-            broken: false,
+            broken: None,
         }
     }
 
     /// Takes the live line away.
-    pub fn end(&self) {
+    ///
+    /// # Errors
+    /// When stdout did not take all that it was given.
+    pub fn end(self) -> Result<()> {
         if let Some(live) = &self.live {
             live.end();
         }
+        self.broken.map_or(Ok(()), Err)
     }
 
     fn above(&self, speak: impl FnOnce()) {
@@ -67,7 +72,7 @@ impl RunView {
 
 impl Observer for RunView {
     fn row(&mut self, row: &Row, line: &[u8], _observed: &Observed) {
-        if self.broken {
+        if self.broken.is_some() {
             return;
         }
         let console = self.console;
@@ -83,16 +88,14 @@ impl Observer for RunView {
                 }
             }
         }
-        if let Err(error) = written {
-            self.broken = true;
-            self.above(|| console.error(&error));
-        }
+        self.broken = written.err();
     }
 
     fn notice(&mut self, notice: &Notice) {
         let text = match notice {
             Notice::OldClaude(warning) => warning.clone(),
             Notice::Retry(retry) => retrying(retry),
+            Notice::Said(line) => format!("claude: {line}"),
             Notice::Stopping(reason) => format!("ending the run: {}", why(reason)),
             Notice::Climbed(rung) => match rung {
                 // Said already, with the reason.

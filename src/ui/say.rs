@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::clean;
 use crate::error::{Error, Result};
+use crate::platform::terminal;
 
 /// The two streams.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,27 @@ impl Console {
         write!(out, "{shown}{end}")
             .and_then(|()| out.flush())
             .map_err(unwritten)
+    }
+
+    /// Writes bytes to stdout as they are.
+    ///
+    /// # Errors
+    /// When stdout is closed or full.
+    pub fn bytes(self, bytes: &[u8]) -> Result<()> {
+        let mut out = stdout();
+        out.write_all(bytes)
+            .and_then(|()| out.flush())
+            .map_err(unwritten)
+    }
+
+    /// The width of the terminal that stdout is; nothing for a file or a pipe.
+    #[must_use]
+    pub fn width(self) -> Option<u16> {
+        let out = stdout();
+        if !out.is_terminal() {
+            return None;
+        }
+        Some(terminal::columns(&out).unwrap_or(80))
     }
 
     /// Writes one JSON document to stdout.

@@ -22,6 +22,8 @@ pub(crate) enum Lane {
     RealSystemd,
     /// The npm builds of Claude Code against the mock.
     RealClaude,
+    /// Small file systems of a test's own, in a private mount namespace.
+    Mounts,
 }
 
 impl Lane {
@@ -29,6 +31,7 @@ impl Lane {
         match self {
             Self::RealSystemd => "real-systemd",
             Self::RealClaude => "real-claude",
+            Self::Mounts => "mounts",
         }
     }
 

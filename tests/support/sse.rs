@@ -81,7 +81,7 @@ pub(crate) fn error(status: u16, reply: &Reply) -> Value {
     let message = reply
         .message
         .clone()
-        .unwrap_or_else(|| format!("the script says {status}"));
+        .unwrap_or_else(|| format!("mock says {status}"));
     json!({ "type": "error", "error": { "type": kind, "message": message } })
 }
 

@@ -1,0 +1,34 @@
+//! Who looks on while a run is supervised.
+
+use std::time::Duration;
+
+use crate::run::observed::Observed;
+use crate::run::row::{Retry, Row};
+use crate::run::stop::{Rung, StopReason};
+
+/// Who is told how a run goes. Nothing depends on it.
+pub trait Observer {
+    /// A row came; `observed` has taken it in.
+    fn row(&mut self, row: &Row, line: &[u8], observed: &Observed);
+    /// Something that a person may want to know.
+    fn notice(&mut self, notice: &Notice);
+    /// Time went by, as often as [`Observer::every`] asks.
+    fn tick(&mut self, elapsed: Duration, observed: &Observed);
+    /// How often to be told that time goes by; nothing: never.
+    fn every(&self) -> Option<Duration>;
+}
+
+/// Something that a person may want to know while a run goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    /// The claude is older than oo is tested with: the warning.
+    OldClaude(String),
+    /// claude will ask the API again.
+    Retry(Retry),
+    /// oo has decided to end the run.
+    Stopping(StopReason),
+    /// claude wrote a line to stderr.
+    Said(String),
+    /// A rung of the ladder was climbed.
+    Climbed(Rung),
+}

@@ -1,0 +1,169 @@
+//! What claude writes, as it comes: rows are taken in, shown and acted on.
+
+use std::time::Duration;
+
+use super::{Notice, Observer, Run};
+use crate::error::{Error, Result};
+use crate::inbox::Heartbeat;
+use crate::platform::clock;
+use crate::run::row::{Init, Row};
+use crate::run::spec::DoormanMode;
+use crate::run::stop::StopReason;
+use crate::run::watchdog::Clock;
+use crate::run::{claude_program, mcp_config};
+use crate::session::transcript;
+
+/// At the second refusal claude is stopped: it would go on for three minutes (measured: 2.1.332).
+const AUTH_RETRIES: usize = 2;
+
+impl Run {
+    pub(super) fn read_rows(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<()> {
+        self.read_stderr(now, observer)?;
+        let Self {
+            events,
+            observed,
+            watchdog,
+            ..
+        } = self;
+        let mut inits: Vec<Init> = Vec::new();
+        let mut beats = false;
+        let new = events
+            .read_new(|line| {
+                if let Some(row) = observed.line(line) {
+                    watchdog.row(now, &row, observed);
+                    observer.row(&row, line, observed);
+                    match row {
+                        Row::Init(init) => inits.push(*init),
+                        Row::Retry(retry) => observer.notice(&Notice::Retry(retry)),
+                        Row::Result(_) => beats = true,
+                        _ => {}
+                    }
+                }
+            })
+            .map_err(|e| Error::io("read", &self.prepared.files.events(), e))?;
+        if new == 0 {
+            return Ok(());
+        }
+        self.watchdog.bytes(now);
+        if self.first_output.is_none() {
+            self.first_output = Some(now);
+        }
+        if beats || !inits.is_empty() {
+            self.read_heartbeat();
+        }
+        for init in inits {
+            self.check_init(&init, now, observer)?;
+        }
+        let refused = self
+            .observed
+            .retries
+            .iter()
+            .filter(|retry| retry.is_auth())
+            .count();
+        if refused >= AUTH_RETRIES && self.ladder.is_none() {
+            self.stop(StopReason::Auth, now, observer)?;
+        }
+        Ok(())
+    }
+
+    /// What claude says on stderr is shown, and a sign of life; it is no first output.
+    fn read_stderr(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<()> {
+        let new = self
+            .stderr
+            .read_new(|line| said(line, observer))
+            .map_err(|e| Error::io("read", &self.prepared.files.stderr(), e))?;
+        if new > 0 {
+            self.watchdog.moved(now);
+        }
+        Ok(())
+    }
+
+    /// The last lines, when they have no line feed.
+    pub(super) fn read_end(&mut self, observer: &mut dyn Observer) {
+        let Self {
+            events,
+            stderr,
+            observed,
+            ..
+        } = self;
+        stderr.finish(|line| said(line, observer));
+        events.finish(|line| {
+            if let Some(row) = observed.line(line) {
+                observer.row(&row, line, observed);
+            }
+        });
+    }
+
+    pub(super) fn check_init(
+        &mut self,
+        init: &Init,
+        now: Duration,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        if let Some(version) = &init.claude_code_version.0 {
+            self.check_version(version, observer);
+        }
+        if std::mem::replace(&mut self.servers_seen, true) {
+            return Ok(());
+        }
+        let servers = init.mcp_servers.0.as_deref().unwrap_or_default();
+        let connected = servers
+            .iter()
+            .any(|server| server.name == mcp_config::SERVER && server.status == "connected");
+        let wanted = self.prepared.spec.doorman == DoormanMode::Injected;
+        if wanted && !connected && self.ladder.is_none() {
+            self.stop(StopReason::Doorman, now, observer)?;
+        }
+        Ok(())
+    }
+
+    /// Warns of a claude that is older than oo is tested with, once.
+    pub(super) fn check_version(&mut self, version: &str, observer: &mut dyn Observer) {
+        if let Some(warning) = claude_program::too_old(version)
+            && !self.notes.contains(&warning)
+        {
+            observer.notice(&Notice::OldClaude(warning.clone()));
+            self.notes.push(warning);
+        }
+    }
+
+    /// Keeps the newest heartbeat that shows the doorman at work: at the end it is gone.
+    pub(super) fn read_heartbeat(&mut self) {
+        if let Ok(Some(beat)) = Heartbeat::read(&self.inbox.heartbeat())
+            && beat.is_fresh()
+            // Another session's claude could hold the inbox by a doorman of its own.
+            && beat.peer_pid == self.record.as_ref().map(|record| record.claude.pid)
+        {
+            self.heartbeat = Some(beat);
+        }
+    }
+
+    /// The clock that has run out. Before the model is called silent, its transcript is asked.
+    pub(super) fn overdue(&mut self, now: Duration) -> Option<Clock> {
+        let clock = self.watchdog.due(now)?;
+        if clock == Clock::Idle
+            && let Some(at) = self.transcript_growth(now)
+        {
+            self.watchdog.moved(at);
+            return self.watchdog.due(now);
+        }
+        Some(clock)
+    }
+
+    /// When the transcript or a rider's was last written to, if it was since the last look.
+    pub(super) fn transcript_growth(&mut self, now: Duration) -> Option<Duration> {
+        let spec = &self.prepared.spec;
+        let config = self.surroundings.config.as_deref()?;
+        let path = transcript::find(config, spec.session_id, Some(&spec.cwd))?;
+        let extent = transcript::extent(&path);
+        let grown = self.extent.replace(extent) != Some(extent);
+        let modified = jiff::Timestamp::try_from(extent.modified?).ok()?;
+        grown.then(|| now.saturating_sub(clock::age(modified)))
+    }
+}
+
+fn said(line: &[u8], observer: &mut dyn Observer) {
+    if !line.trim_ascii().is_empty() {
+        observer.notice(&Notice::Said(String::from_utf8_lossy(line).into_owned()));
+    }
+}
