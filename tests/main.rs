@@ -21,6 +21,7 @@ mod support;
 
 mod doorman;
 mod fake_claude;
+mod hostile;
 
 mod lane_claude;
 mod lane_ends;

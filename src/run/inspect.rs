@@ -146,7 +146,9 @@ fn so_far<'a>(
 ) -> Result<Found<'a>> {
     let mut observed = Observed::default();
     let mut tail = Tail::open(&files.events())?;
-    tail.read_new(|line| drop(observed.line(line)))
+    // What is there now: a claude that still runs may write faster than this reads.
+    tail.pending()
+        .and_then(|most| tail.read_new(most, |line| drop(observed.line(line))))
         .map_err(|e| Error::io("read", &files.events(), e))?;
     tail.finish(|line| drop(observed.line(line)));
     let last_heard = std::fs::metadata(files.events())

@@ -1,0 +1,58 @@
+//! What a hostile or broken claude, disk or caller does to oo, and what oo says then.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::env::TestEnv;
+
+/// A claude that is a shell script: it answers `--version`, reads its prompt, writes an init row
+/// and then does what `body` says.
+fn shell_claude(env: &TestEnv, body: &str) -> PathBuf {
+    let init = json!({
+        "type": "system", "subtype": "init", "claude_code_version": "2.1.332",
+        "mcp_servers": [{"name": "oo", "status": "connected"}],
+    });
+    let text = format!(
+        "#!/bin/sh\ncase \"$*\" in *--version*) echo '2.1.332 (Claude Code)'; exit;; esac\n\
+         cat > /dev/null\necho '{init}'\n{body}\n"
+    );
+    let path = env.file("shell-claude", text);
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// The folder of the only run, once it is there.
+fn the_run(env: &TestEnv) -> Option<PathBuf> {
+    let mut runs = fs::read_dir(env.state().join("runs")).ok()?;
+    Some(runs.next()?.ok()?.path())
+}
+
+fn with_claude<'p>(path: &'p Path, rest: &[&'p str]) -> Vec<&'p str> {
+    let mut args = vec!["start", "--json", "--claude", path.to_str().unwrap()];
+    args.extend(rest);
+    args.push("x");
+    args
+}
+
+#[test]
+fn a_claude_that_writes_faster_than_oo_reads_does_not_stop_the_clocks() {
+    let env = TestEnv::new();
+    // More than can be read in the time that the test waits.
+    let claude = shell_claude(
+        &env,
+        "yes '{\"type\":\"noise\"}' | head -c 300000000; exec tail -f /dev/null",
+    );
+    let mut oo = env
+        .oo(with_claude(&claude, &["--timeout=1s", "--grace=100ms"]))
+        .spawn();
+    oo.until(Duration::from_secs(15), "oo ends the run", || {
+        the_run(&env).is_some_and(|run| {
+            fs::read_to_string(run.join("process.json"))
+                .is_ok_and(|text| text.contains("\"after_answer\""))
+        })
+    });
+}
