@@ -5,9 +5,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::env::TestEnv;
+use crate::support::claude::Claude;
+use crate::support::env::{PATIENCE, TestEnv};
+use crate::support::process::until;
+use crate::support::scenario::{Reply, Scenario};
 
 /// A claude that is a shell script: it answers `--version`, reads its prompt, writes an init row
 /// and then does what `body` says.
@@ -55,4 +59,58 @@ fn a_claude_that_writes_faster_than_oo_reads_does_not_stop_the_clocks() {
                 .is_ok_and(|text| text.contains("\"after_answer\""))
         })
     });
+}
+
+/// A run whose supervisor was killed, and whose claude has ended since.
+fn lost_run(env: &TestEnv) -> PathBuf {
+    let mut oo = env.oo(["start", "--json", "x"]).spawn();
+    let run = oo.until_some(PATIENCE, "the run's first row", || {
+        let run = the_run(env)?;
+        let rows = fs::read_to_string(run.join("events.jsonl")).ok()?;
+        rows.contains('\n').then_some(run)
+    });
+    oo.signal(Signal::SIGKILL);
+    oo.wait(PATIENCE);
+    until(PATIENCE, "claude answers and leaves", || {
+        env.alive().is_empty()
+    });
+    run
+}
+
+fn slow_answer() -> Scenario {
+    Scenario::new([Reply::text("the answer").after(Duration::from_millis(500))])
+}
+
+#[test]
+fn a_list_judges_a_run_that_lost_its_supervisor() {
+    let env = TestEnv::with(&Claude::Fake, &slow_answer());
+    let run = lost_run(&env);
+    let listed = env.oo(["runs", "--json"]).run();
+    listed.expect_code(0);
+    let row = &listed.json()["runs"][0];
+    assert_eq!(
+        (&row["state"], &row["class"]),
+        (&json!("ended"), &json!("completed")),
+        "{row:#}"
+    );
+    assert!(run.join("result.json").exists());
+}
+
+#[test]
+fn a_judgement_that_cannot_be_saved_is_shown_all_the_same() {
+    let env = TestEnv::with(&Claude::Fake, &slow_answer());
+    let run = lost_run(&env);
+    let id = run.file_name().unwrap().to_str().unwrap();
+    // No file can be written, not even by root; 25 is SIGXFSZ.
+    let full = "(trap '' 25; ulimit -f 0; exec \"$0\" show \"$1\" --json) | cat";
+    let shown = env
+        .program("/bin/sh")
+        .args(["-c", full, env!("CARGO_BIN_EXE_oo"), id])
+        .run();
+    shown.expect_code(0);
+    let document = shown.json();
+    assert_eq!(document["result"], "the answer");
+    let note = document["note"].as_str().unwrap();
+    assert!(note.contains("cannot write"), "{note}");
+    assert!(!run.join("result.json").exists());
 }
