@@ -114,3 +114,18 @@ fn a_judgement_that_cannot_be_saved_is_shown_all_the_same() {
     assert!(note.contains("cannot write"), "{note}");
     assert!(!run.join("result.json").exists());
 }
+
+/// A claude whose stdout is the init row and these lines.
+fn claude_that_says(env: &TestEnv, lines: &str) -> PathBuf {
+    shell_claude(env, &format!("cat <<'END'\n{lines}\nEND"))
+}
+
+#[test]
+fn half_a_character_does_not_cost_the_answer() {
+    let env = TestEnv::new();
+    let row = r#"{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"a \ud83d b"}"#;
+    let claude = claude_that_says(&env, row);
+    let done = env.oo(with_claude(&claude, &[])).run();
+    done.expect_code(0);
+    assert_eq!(done.json()["result"], "a \u{fffd} b");
+}
