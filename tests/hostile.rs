@@ -129,3 +129,17 @@ fn half_a_character_does_not_cost_the_answer() {
     done.expect_code(0);
     assert_eq!(done.json()["result"], "a \u{fffd} b");
 }
+
+#[test]
+fn a_result_without_a_text_is_no_answer() {
+    let env = TestEnv::new();
+    for row in [
+        r#"{"type":"result"}"#,
+        r#"{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":{"a":1}}"#,
+    ] {
+        let claude = claude_that_says(&env, row);
+        let done = env.oo(with_claude(&claude, &[])).run();
+        done.expect_code(4);
+        assert_eq!(done.json()["cause"], "no-result");
+    }
+}
