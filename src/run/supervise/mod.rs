@@ -85,6 +85,7 @@ pub async fn supervise(
         below: Vec::new(),
         killed: false,
         first_output: None,
+        behind: false,
         heartbeat: None,
         extent: None,
         servers_seen: false,
@@ -152,6 +153,8 @@ struct Run {
     below: Vec<Identity>,
     killed: bool,
     first_output: Option<Duration>,
+    /// Whether there may be more to read already.
+    behind: bool,
     heartbeat: Option<Heartbeat>,
     extent: Option<Extent>,
     /// Whether claude has listed its MCP servers; it does not start a dead one again.
@@ -201,12 +204,23 @@ impl Run {
                     None => std::future::pending().await,
                 }
             };
+            let behind = self.behind;
+            let written = async {
+                if behind {
+                    // Signals and clocks are only noticed by a runtime that gets its turn.
+                    tokio::task::yield_now().await;
+                    Ok(())
+                } else {
+                    watch.changed().await.map(drop)
+                }
+            };
+            // In this order: there may always be something to read.
             let event = tokio::select! {
                 biased;
                 signal = signals.next() => Event::Signal(signal),
                 gone = ended.ended() => gone.map(|()| Event::Ended).map_err(watching)?,
-                changed = watch.changed() => changed.map(|_| Event::Written).map_err(watching)?,
                 () = time => Event::Time,
+                written = written => written.map(|()| Event::Written).map_err(watching)?,
             };
             if let (Some(at), Some(every)) = (tick, observer.every())
                 && at <= Instant::now()
@@ -232,7 +246,7 @@ impl Run {
             Event::Written => self.read_rows(now, observer)?,
             Event::Ended => {
                 let status = child.try_wait().map_err(watching)?;
-                self.read_rows(now, observer)?;
+                self.read_rest(now, observer)?;
                 self.read_end(observer);
                 return Ok(Some(match status {
                     Some(status) => {
@@ -247,6 +261,8 @@ impl Run {
                 None => self.stop(StopReason::Signal(signal.name().to_owned()), now, observer)?,
             },
             Event::Time => {
+                // What was written before counts: oo itself may have been stopped for a while.
+                self.read_rows(now, observer)?;
                 if self.ladder.is_none()
                     && let Some(clock) = self.overdue(now)
                 {
