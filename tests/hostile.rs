@@ -169,3 +169,18 @@ fn a_child_whose_supervisor_died_before_it_was_claude_leaves_without_a_word() {
         assert_eq!(said, "");
     }
 }
+
+#[test]
+fn too_few_descriptors_are_refused_before_anything_is_made() {
+    let env = TestEnv::new();
+    for limit in [8, 12, 16, 20, 24, 28] {
+        let line = format!("ulimit -n {limit}; exec \"$0\" start --json x");
+        let done = env
+            .program("/bin/sh")
+            .args(["-c", &line, env!("CARGO_BIN_EXE_oo")])
+            .run();
+        done.expect_code(1);
+        assert_eq!(done.json()["class"], "refused");
+        assert!(the_run(&env).is_none());
+    }
+}
