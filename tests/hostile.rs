@@ -143,3 +143,44 @@ fn a_result_without_a_text_is_no_answer() {
         assert_eq!(done.json()["cause"], "no-result");
     }
 }
+
+#[test]
+fn a_child_whose_supervisor_died_before_it_was_claude_leaves_without_a_word() {
+    for _ in 0..20 {
+        let env = TestEnv::new();
+        let mut oo = env.oo(["start", "x"]).spawn();
+        // The child waits while it is put on record: a matter of milliseconds.
+        let recorded = || {
+            let files = the_run(&env).and_then(|run| fs::read_dir(run).ok());
+            files.into_iter().flatten().flatten().any(|file| {
+                let name = file.file_name();
+                name == "process.json" || name.to_string_lossy().starts_with(".oo-")
+            })
+        };
+        while !recorded() {
+            assert!(!oo.has_ended(), "oo ended too early");
+        }
+        oo.signal(Signal::SIGKILL);
+        oo.wait(PATIENCE);
+        until(PATIENCE, "what it left behind ends", || {
+            env.alive().is_empty()
+        });
+        let said = fs::read_to_string(the_run(&env).unwrap().join("stderr.log")).unwrap();
+        assert_eq!(said, "");
+    }
+}
+
+#[test]
+fn too_few_descriptors_are_refused_before_anything_is_made() {
+    let env = TestEnv::new();
+    for limit in [8, 12, 16, 20, 24, 28] {
+        let line = format!("ulimit -n {limit}; exec \"$0\" start --json x");
+        let done = env
+            .program("/bin/sh")
+            .args(["-c", &line, env!("CARGO_BIN_EXE_oo")])
+            .run();
+        done.expect_code(1);
+        assert_eq!(done.json()["class"], "refused");
+        assert!(the_run(&env).is_none());
+    }
+}
