@@ -184,3 +184,28 @@ fn too_few_descriptors_are_refused_before_anything_is_made() {
         assert!(the_run(&env).is_none());
     }
 }
+
+#[test]
+fn a_name_as_long_as_a_page_does_not_fill_the_list() {
+    let env = TestEnv::new();
+    let name = "n".repeat(5000);
+    env.oo(["start", "--name", &name, "x"]).run().expect_code(0);
+    let listed = env.oo(["runs"]).run();
+    listed.expect_code(0);
+    assert!(listed.stdout.lines().all(|line| line.len() < 400));
+    assert!(listed.stdout.contains("nnn…"));
+}
+
+#[test]
+fn a_start_that_was_cut_off_is_called_that() {
+    let env = TestEnv::new();
+    env.oo(["start", "x"]).run().expect_code(0);
+    let run = the_run(&env).unwrap();
+    fs::remove_file(run.join("result.json")).unwrap();
+    fs::remove_file(run.join("spec.json")).unwrap();
+    let shown = env
+        .oo(["show", run.file_name().unwrap().to_str().unwrap()])
+        .run();
+    shown.expect_code(1);
+    assert!(shown.stderr.contains("cut off"), "{}", shown.stderr);
+}

@@ -48,6 +48,11 @@ pub fn inspect(state: &StateDir, id: Uuid, config: Option<&Path>) -> Result<Resu
         return Ok(document);
     }
     let spec = reading::spec(&files.spec()).map_err(|error| match error.kind() {
+        // `oo runs` names it too.
+        Kind::NotFound if files.root().is_dir() => Error::not_found(format!(
+            "there is no {}: the start is still under way, or was cut off before anything was spawned",
+            files.spec().display()
+        )),
         Kind::NotFound => {
             Error::not_found(format!("there is no run {id}")).hint("`oo runs` lists what there is")
         }
