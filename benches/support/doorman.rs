@@ -57,7 +57,8 @@ pub(crate) fn handshake(_: &Chosen, table: &mut Table) {
     });
 }
 
-/// Its memory, and how often it wakes.
+/// Its memory, and how often it wakes. The runtime's timer wheel takes three turns for four
+/// seconds, and the file system one to rename.
 pub(crate) fn idle(_: &Chosen, table: &mut Table) {
     let session = Session::new();
     let doorman = Doorman::greeted(&session);
@@ -77,7 +78,7 @@ pub(crate) fn idle(_: &Chosen, table: &mut Table) {
     table.gauge(&Gauge {
         name: "doorman's context switches in 12 idle seconds (3 heartbeats)",
         value: switches,
-        limit: 12.0,
+        limit: 24.0,
         unit: "",
     });
 }

@@ -98,10 +98,7 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
 }
 
 /// Makes the names in a folder durable.
-///
-/// # Errors
-/// When the folder cannot be opened or synced.
-pub fn sync_folder(folder: &Path) -> Result<()> {
+fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder)
         .and_then(|file| file.sync_all())
         .map_err(|e| Error::io("sync", folder, e))

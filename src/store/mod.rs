@@ -14,7 +14,6 @@ mod state;
 
 pub use file::{
     create_appending, create_private, read_json, replace, replace_json, replace_unsynced,
-    sync_folder,
 };
 pub use ledger::{Ledger, LedgerLines};
 pub use lines::{Line, each_line};
