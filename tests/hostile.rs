@@ -209,3 +209,17 @@ fn a_start_that_was_cut_off_is_called_that() {
     shown.expect_code(1);
     assert!(shown.stderr.contains("cut off"), "{}", shown.stderr);
 }
+
+#[test]
+fn an_init_row_that_says_nothing_of_servers_does_not_end_a_healthy_run() {
+    let env = TestEnv::new();
+    let claude = shell_claude(
+        &env,
+        r#"echo '{"type":"system","subtype":"init","mcp_servers":null}'
+sleep 0.5
+echo '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"ok"}'"#,
+    );
+    let done = env.oo(with_claude(&claude, &[])).run();
+    done.expect_code(0);
+    assert_eq!(done.json()["result"], "ok");
+}
