@@ -293,15 +293,8 @@ fn meta(s: &Session, agent: &Agent, finished: bool) {
 fn launched(s: &Session, agent: &Agent) -> Outcome {
     let task = &agent.voice.task;
     let file = tasks::output_file(s, &task.id).display().to_string();
-    let text = format!(
-        "Async agent launched successfully. (This tool result is internal metadata — never quote \
-         or paste any part of it, including the agentId below, into a user-facing reply.)\n\
-         agentId: {} (internal ID - do not mention to user. Use SendMessage with to: '{}', \
-         summary: '<5-10 word recap>' to continue this agent.)\n\
-         The agent is working in the background. You will be notified automatically when it \
-         completes.\noutput_file: {file}",
-        task.id, task.id
-    );
+    // What the real one tells the model here is prose that nobody but the model reads.
+    let text = format!("agentId: {}\noutput_file: {file}", task.id);
     let result = row! {
         "isAsync": true,
         "status": "async_launched",
@@ -327,12 +320,8 @@ fn handed_back(s: &Session, agent: &Agent, report: &Report) -> Outcome {
     let task = &agent.voice.task;
     let took = ids::since(agent.began);
     let text = format!(
-        "[Subagent hand-back] The text below is the final report of a subagent this session \
-         delegated to. The report follows:\n  {}\nagentId: {} (use SendMessage with to: '{}', \
-         summary: '<5-10 word recap>' to continue this agent)\n<usage>subagent_tokens: {}\n\
-         tool_uses: {}\nduration_ms: {took}</usage>",
+        "{}\nagentId: {}\n<usage>subagent_tokens: {}\ntool_uses: {}\nduration_ms: {took}</usage>",
         report.text,
-        task.id,
         task.id,
         report.tokens,
         report.tools.len()

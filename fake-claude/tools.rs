@@ -217,22 +217,14 @@ pub(crate) fn killed() -> Outcome {
 
 /// The result of a tool that was cut off by the user; a control request says more about it.
 pub(crate) fn rejected(by_request: bool) -> Outcome {
-    let mut text =
-        "The user doesn't want to proceed with this tool use. The tool use was rejected \
-                    (eg. if it was a file edit, the new_string was NOT written to the file). STOP \
-                    what you are doing and wait for the user to tell you how to proceed."
-            .to_owned();
-    if by_request {
-        text.push_str(
-            " Correction to the text above: this call was stopped while running, not refused \
-             before it ran. It may have run in part or in full, and its changes may have been \
-             written. No permission prompt was involved. Work it started elsewhere (a remote \
-             command, a background process) may still be running, so check before starting the \
-             same work again. The instruction to stop and wait still stands.",
-        );
-    }
+    // The real texts are advice to the model, which nobody but the model reads.
+    let text = if by_request {
+        "The user stopped the tool while it ran."
+    } else {
+        "The user rejected the tool use."
+    };
     Outcome {
-        content: Raw::new(&text),
+        content: Raw::new(text),
         is_error: Some(true),
         result: Some(Raw::new("User rejected tool use")),
         permission: Permission::Rejected,

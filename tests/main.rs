@@ -23,6 +23,8 @@ mod docs;
 mod doctor;
 mod doorman;
 mod fake_claude;
+mod hostile;
+
 mod lane_claude;
 mod lane_ends;
 mod lane_errors;

@@ -97,7 +97,13 @@ fn supervise(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|e| Error::io("make a runtime for", Path::new("the supervisor"), e))?;
+        .map_err(|e| {
+            prepared.refuse(Error::io(
+                "make a runtime for",
+                Path::new("the supervisor"),
+                e,
+            ))
+        })?;
     let mut view = RunView::new(console, output.follow, output.json);
     let surroundings = Surroundings {
         state: state.clone(),

@@ -12,8 +12,8 @@ use crate::session;
 use crate::store::StateDir;
 use crate::ui::{Column, Kind, Table, when};
 
-/// How much of a prompt names a run, in characters.
-const PROMPT_SHOWN: usize = 60;
+/// How much of a name or a prompt is shown, in characters.
+const WORDS_SHOWN: usize = 60;
 
 /// List runs, the newest first.
 ///
@@ -125,13 +125,11 @@ fn took(run: &RunRow) -> Option<Duration> {
 }
 
 fn what(run: &RunRow) -> String {
-    if let Some(name) = &run.name {
-        return name.clone();
-    }
-    let prompt = run.prompt.as_deref().unwrap_or_default();
-    match prompt.char_indices().nth(PROMPT_SHOWN) {
-        Some((at, _)) => format!("{}…", &prompt[..at]),
-        None => prompt.to_owned(),
+    let words = run.name.as_deref().or(run.prompt.as_deref());
+    let words = words.unwrap_or_default();
+    match words.char_indices().nth(WORDS_SHOWN) {
+        Some((at, _)) => format!("{}…", &words[..at]),
+        None => words.to_owned(),
     }
 }
 

@@ -5,6 +5,8 @@
 //! makes every descriptor close-on-exec and remembers which numbers were open; only those can be
 //! passed on, and only by name.
 
+use std::fs::File;
+use std::io;
 use std::os::fd::RawFd;
 
 /// The descriptors (other than 0, 1, 2) that were open when the program began.
@@ -38,6 +40,17 @@ impl Inherited {
     pub fn has(&self, fd: RawFd) -> bool {
         self.open.contains(&fd)
     }
+}
+
+/// Whether `count` more descriptors can be had, as far as one moment tells.
+///
+/// # Errors
+/// When they cannot.
+pub fn room_for(count: usize) -> io::Result<()> {
+    (0..count)
+        .map(|_| File::open("/dev/null"))
+        .collect::<io::Result<Vec<File>>>()
+        .map(drop)
 }
 
 #[allow(unsafe_code, reason = "fcntl on a number that may not be open")]

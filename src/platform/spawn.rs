@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
 
 use super::environment::Environment;
@@ -64,7 +64,8 @@ pub fn gated(plan: SpawnPlan) -> io::Result<Gated> {
     let spawned = std::thread::Builder::new()
         .name("spawn".to_owned())
         .spawn(move || {
-            let mut command = command(&plan);
+            let pass = plan.pass.clone();
+            let mut command = command(plan);
             before_exec(
                 &mut command,
                 Gate {
@@ -72,7 +73,7 @@ pub fn gated(plan: SpawnPlan) -> io::Result<Gated> {
                     go_reader,
                     go_writer_number,
                 },
-                plan.pass,
+                pass,
             );
             command.spawn()
         })?;
@@ -133,8 +134,7 @@ fn join(thread: JoinHandle<io::Result<Child>>) -> io::Result<Child> {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the one home of this call")]
-fn command(plan: &SpawnPlan) -> Command {
-    let share = |file: &File| file.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
+fn command(plan: SpawnPlan) -> Command {
     let mut command = Command::new(&plan.program);
     command
         .arg0(&plan.name)
@@ -142,9 +142,9 @@ fn command(plan: &SpawnPlan) -> Command {
         .env_clear()
         .envs(plan.environment.iter())
         .current_dir(&plan.cwd)
-        .stdin(share(&plan.stdin))
-        .stdout(share(&plan.stdout))
-        .stderr(share(&plan.stderr));
+        .stdin(plan.stdin)
+        .stdout(plan.stdout)
+        .stderr(plan.stderr);
     command
 }
 
@@ -168,7 +168,10 @@ fn before_exec(command: &mut Command, gate: Gate, pass: Vec<RawFd>) {
         loop {
             match nix::unistd::read(&gate.go_reader, &mut go) {
                 Ok(1) => break,
-                Ok(_) => return Err(io::Error::from_raw_os_error(nix::libc::ECANCELED)),
+                // Nobody is left to be told: an error would go to the parent, and when it is
+                // dead the standard library says so on claude's stderr and dumps core.
+                // SAFETY: _exit is async-signal-safe.
+                Ok(_) => unsafe { nix::libc::_exit(0) },
                 Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(e.into()),
             }

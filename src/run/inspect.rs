@@ -48,34 +48,53 @@ pub fn inspect(state: &StateDir, id: Uuid, config: Option<&Path>) -> Result<Resu
         return Ok(document);
     }
     let spec = reading::spec(&files.spec()).map_err(|error| match error.kind() {
+        // `oo runs` names it too.
+        Kind::NotFound if files.root().is_dir() => Error::not_found(format!(
+            "there is no {}: the start is still under way, or was cut off before anything was spawned",
+            files.spec().display()
+        )),
         Kind::NotFound => {
             Error::not_found(format!("there is no run {id}")).hint("`oo runs` lists what there is")
         }
         _ => error,
     })?;
-    let judged = |record: Option<Box<ProcessRecord>>, life| -> Result<ResultDocument> {
-        let record = record.map(|record| *record);
+    let going = |record: Option<Box<ProcessRecord>>, life| -> Result<ResultDocument> {
         Ok(so_far(state, &files, &spec, config, record)?.document(life))
     };
     match standing(&files)? {
-        Standing::Supervised(record) => judged(record, State::Running),
-        Standing::Alone(record) => judged(Some(record), State::Unsupervised),
-        Standing::Over(record, _lock) => {
-            // It may have been finished between the look and the lock.
-            if let Some(document) = finished(&files)? {
-                return Ok(document);
-            }
-            let known = spec.schema == spec::SCHEMA
-                && record
-                    .as_ref()
-                    .is_none_or(|record| record.schema == record::SCHEMA);
-            let document = judged(record, State::Ended)?;
-            if known {
-                store::replace_json(&files.result(), &document)?;
-            }
-            Ok(document)
-        }
+        Standing::Supervised(record) => going(record, State::Running),
+        Standing::Alone(record) => going(Some(record), State::Unsupervised),
+        Standing::Over(record, lock) => judge(state, &files, &spec, config, record, lock),
     }
+}
+
+/// Judges a run that is [`Standing::Over`], by the lock that came with it, and writes the result.
+/// A judgement that cannot be written is one all the same, and says so.
+///
+/// # Errors
+/// Failed when a file of the run cannot be read.
+pub fn judge(
+    state: &StateDir,
+    files: &RunFiles,
+    spec: &LaunchSpec,
+    config: Option<&Path>,
+    record: Option<Box<ProcessRecord>>,
+    _lock: Lock,
+) -> Result<ResultDocument> {
+    // It may have been finished between the look and the lock.
+    if let Some(document) = finished(files)? {
+        return Ok(document);
+    }
+    let known = spec.schema == spec::SCHEMA
+        && record
+            .as_ref()
+            .is_none_or(|record| record.schema == record::SCHEMA);
+    let mut document = so_far(state, files, spec, config, record)?.document(State::Ended);
+    if known && let Err(error) = store::replace_json(&files.result(), &document) {
+        let before = document.note.take().map(|note| note + "; ");
+        document.note = Some(format!("{}{error}", before.unwrap_or_default()));
+    }
+    Ok(document)
 }
 
 /// Who is with the run.
@@ -102,7 +121,15 @@ pub fn standing(files: &RunFiles) -> Result<Standing> {
                 std::thread::sleep(pause);
                 continue;
             }
-            return Ok(Standing::Supervised(record));
+            return match record {
+                Some(record) if dead && record.claude_lives() => Ok(Standing::Alone(record)),
+                Some(_) if dead => Err(Error::failed(format!(
+                    "somebody else has been looking at {} for a while",
+                    files.root().display()
+                ))
+                .hint("try again")),
+                record => Ok(Standing::Supervised(record)),
+            };
         };
         return Ok(match record {
             Some(record) if record.claude_lives() => Standing::Alone(record),
@@ -132,7 +159,7 @@ struct Found<'a> {
     files: &'a RunFiles,
     spec: &'a LaunchSpec,
     config: Option<PathBuf>,
-    record: Option<ProcessRecord>,
+    record: Option<Box<ProcessRecord>>,
     observed: Observed,
     last_heard: Option<Timestamp>,
 }
@@ -142,11 +169,13 @@ fn so_far<'a>(
     files: &'a RunFiles,
     spec: &'a LaunchSpec,
     config: Option<&Path>,
-    record: Option<ProcessRecord>,
+    record: Option<Box<ProcessRecord>>,
 ) -> Result<Found<'a>> {
     let mut observed = Observed::default();
     let mut tail = Tail::open(&files.events())?;
-    tail.read_new(|line| drop(observed.line(line)))
+    // What is there now: a claude that still runs may write faster than this reads.
+    tail.pending()
+        .and_then(|most| tail.read_new(most, |line| drop(observed.line(line))))
         .map_err(|e| Error::io("read", &files.events(), e))?;
     tail.finish(|line| drop(observed.line(line)));
     let last_heard = std::fs::metadata(files.events())
@@ -179,7 +208,7 @@ impl Found<'_> {
             state: self.state,
             files: self.files,
             spec: self.spec,
-            record: self.record.as_ref(),
+            record: self.record.as_deref(),
             observed: &self.observed,
             ending: ended.then_some(&Ending::Unknown),
             heartbeat: heartbeat.as_ref(),

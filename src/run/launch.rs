@@ -14,9 +14,13 @@ use super::spec::{DoormanMode, LaunchSpec};
 use super::{argv, mcp_config};
 use crate::error::{Error, Kind, Result};
 use crate::inbox::{Created, Inbox};
+use crate::platform::descriptors;
 use crate::platform::spawn::SpawnPlan;
 use crate::session::lineage::{By, Lineage, Link};
 use crate::store::{self, Lock, LockError, RunFiles, StateDir};
+
+/// How many descriptors a supervisor takes, and some more.
+const DESCRIPTORS: usize = 32;
 
 /// A run that is ready to be spawned. It holds the locks of the run and of the session.
 #[derive(Debug)]
@@ -49,6 +53,13 @@ pub fn prepare(
     prompt: &[u8],
     environment: ChildEnvironment,
 ) -> Result<Prepared> {
+    // Asked before anything is made: some of what needs them later cannot say so.
+    descriptors::room_for(DESCRIPTORS).map_err(|e| {
+        Error::refused(format!(
+            "there is no room for {DESCRIPTORS} open files: {e}"
+        ))
+        .hint("raise the limit: see `ulimit -n`")
+    })?;
     state.prepare()?;
     let session_lock = take(&state.session_lock(&spec.session_id.to_string()), "session")?;
     let files = state.run(spec.run_id);
@@ -115,9 +126,11 @@ impl Prepared {
         Ok(())
     }
 
-    /// Takes away again what was made for a run that was not spawned after all.
-    pub fn discard(&self) {
+    /// Takes everything away again: nothing was spawned, for this reason.
+    #[must_use]
+    pub fn refuse(&self, error: Error) -> Error {
         self.birth.undo();
+        error.with_kind(Kind::Refused)
     }
 
     /// What is to be executed.

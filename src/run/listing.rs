@@ -150,8 +150,8 @@ fn row(state: &StateDir, id: Uuid, config: Option<&Path>) -> Result<Option<RunRo
     let row = match inspect::standing(&files)? {
         Standing::Supervised(record) => going(&spec, State::Running, record.as_deref()),
         Standing::Alone(record) => going(&spec, State::Unsupervised, Some(&record)),
-        Standing::Over(..) => {
-            let document = inspect::inspect(state, id, config)?;
+        Standing::Over(record, lock) => {
+            let document = inspect::judge(state, &files, &spec, config, record, lock)?;
             serde_json::to_value(document)
                 .and_then(serde_json::from_value)
                 .map_err(|e| Error::failed(format!("cannot read the judgement of {id}: {e}")))?

@@ -1,7 +1,8 @@
 //! Following a file that somebody else writes: whole lines, as they come.
 //!
 //! No line is too long, and none is held longer than needed: the buffer that a huge line took is
-//! given back after it.
+//! given back after it. No look takes for ever: its caller says how much it reads at most, since
+//! whoever writes may be faster than whoever reads.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,6 +17,7 @@ const CHUNK: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Tail {
     file: File,
+    position: u64,
     line: Vec<u8>,
     chunk: Vec<u8>,
 }
@@ -29,26 +31,39 @@ impl Tail {
         let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
         Ok(Self {
             file,
+            position: 0,
             line: Vec::new(),
             chunk: vec![0; CHUNK],
         })
     }
 
-    /// Reads what is new and hands out each whole line, without its line feed. Returns how many
-    /// bytes were new.
+    /// How much there is right now that was not read.
+    ///
+    /// # Errors
+    /// When the file cannot be asked.
+    pub fn pending(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len().saturating_sub(self.position))
+    }
+
+    /// Reads what is new, up to `most` bytes, and hands out each whole line, without its line
+    /// feed. Returns how many bytes were new; fewer than `most` means that the end was reached.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn read_new(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
+    pub fn read_new(&mut self, most: u64, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
         let mut total: u64 = 0;
         loop {
-            let count = match self.file.read(&mut self.chunk) {
+            let left = usize::try_from(most - total).unwrap_or(usize::MAX);
+            let room = left.min(self.chunk.len());
+            let count = match self.file.read(&mut self.chunk[..room]) {
                 Ok(0) => return Ok(total),
                 Ok(count) => count,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             };
-            total += u64::try_from(count).unwrap_or(u64::MAX);
+            let new = u64::try_from(count).unwrap_or(u64::MAX);
+            total += new;
+            self.position += new;
             let mut rest = &self.chunk[..count];
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                 let (head, tail) = rest.split_at(end);
@@ -106,14 +121,36 @@ mod tests {
         for part in ["a", "b\nc", "\n\n", &long, "\nend"] {
             file.write_all(part.as_bytes()).unwrap();
             let new = tail
-                .read_new(|line| lines.push(String::from_utf8(line.to_vec()).unwrap()))
+                .read_new(u64::MAX, |line| {
+                    lines.push(String::from_utf8(line.to_vec()).unwrap());
+                })
                 .unwrap();
-            assert_eq!(new, part.len() as u64);
+            assert_eq!((new, tail.pending().unwrap()), (part.len() as u64, 0));
         }
         assert_eq!(lines, ["ab", "c", "", &long]);
         assert!(tail.line.capacity() <= CHUNK);
         tail.finish(|line| lines.push(String::from_utf8(line.to_vec()).unwrap()));
         assert_eq!(lines.last().map(String::as_str), Some("end"));
+    }
+
+    #[test]
+    fn a_look_reads_no_more_than_it_may() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"one\ntwo\nthree\n").unwrap();
+        let mut tail = Tail::open(file.path()).unwrap();
+        let mut lines: Vec<String> = Vec::new();
+        let mut counts = Vec::new();
+        for most in [6, 0, 4, u64::MAX] {
+            counts.push(
+                tail.read_new(most, |line| {
+                    lines.push(String::from_utf8(line.to_vec()).unwrap());
+                })
+                .unwrap(),
+            );
+            counts.push(tail.pending().unwrap());
+        }
+        assert_eq!(counts, [6, 8, 0, 8, 4, 4, 4, 0]);
+        assert_eq!(lines, ["one", "two", "three"]);
     }
 
     #[test]

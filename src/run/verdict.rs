@@ -201,6 +201,10 @@ fn by_result(
     if !(success && plain && row.is_error != Some(true)) {
         return failed(cause_of(facts, row));
     }
+    // An empty answer is one; none at all is not.
+    if row.text.is_none() && facts.observed.last_text.is_none() {
+        return failed(Cause::NoResult);
+    }
     if facts
         .observed
         .tasks

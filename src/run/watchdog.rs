@@ -187,7 +187,7 @@ impl Watchdog {
             // claude waits on purpose; its silence starts when the wait is over.
             Row::Retry(retry) => {
                 let wait = retry.retry_delay_ms.unwrap_or(0.0).max(0.0) / 1000.0;
-                *active = now + Duration::try_from_secs_f64(wait).unwrap_or_default();
+                *active = now.saturating_add(Duration::try_from_secs_f64(wait).unwrap_or_default());
             }
             _ => {}
         }

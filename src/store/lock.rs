@@ -4,6 +4,7 @@
 //! descriptor is close-on-exec: no child can hold the lock for a dead parent.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -37,6 +38,13 @@ impl Lock {
             .truncate(false)
             .mode(0o600)
             .open(path)
+            // Who can only read may look all the same, and has to keep others out meanwhile.
+            .or_else(|e| match e.kind() {
+                ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+                    File::open(path).map_err(|_| e)
+                }
+                _ => Err(e),
+            })
             .map_err(|e| LockError::Broken(Error::io("open the lock", path, e)))?;
         match file.try_lock() {
             Ok(()) => Ok(Self { _file: file }),

@@ -11,6 +11,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+mod escapes;
 mod parse;
 
 pub use parse::parse;

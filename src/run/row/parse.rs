@@ -6,11 +6,13 @@ use serde::de::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::escapes;
 use super::{ApiError, Block, Denial, Lenient, Message, ResultRow, Retry, Row, TaskChange};
 
 /// Parses one line. Nothing when it is not a JSON object with a `type`.
 #[must_use]
 pub fn parse(line: &[u8]) -> Option<Row> {
+    let line = &*escapes::repaired(line);
     match parse_text(line) {
         // One bad byte spoils a text, not the row.
         None if std::str::from_utf8(line).is_err() => {

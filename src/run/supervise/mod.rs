@@ -17,12 +17,12 @@ use super::stop::{Ladder, StopReason};
 use super::tail::Tail;
 use super::verdict::{Ending, Exit};
 use super::watchdog::Watchdog;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::inbox::{Heartbeat, Inbox};
 use crate::platform::pidfd::PidFd;
 use crate::platform::process::Identity;
 use crate::platform::signals::{StopSignal, StopSignals};
-use crate::platform::spawn::{self, Running};
+use crate::platform::spawn::{self, Running, SpawnPlan};
 use crate::platform::watch::Watch;
 use crate::platform::{clock, host};
 use crate::session::transcript::Extent;
@@ -55,22 +55,25 @@ pub struct Surroundings {
 /// Spawns and watches a run until it is over, and writes its result.
 ///
 /// # Errors
-/// Refused when claude could not be put on record: then it never ran, and nothing is left. Failed
-/// when the run cannot be watched: what claude wrote stays in the folder, and `oo show` judges it.
+/// Refused when claude could not be put on record or nothing could watch it: then it never ran,
+/// and nothing is left. Failed when it cannot be watched any more: what claude wrote stays in the
+/// folder, and `oo show` judges it.
 pub async fn supervise(
     prepared: Prepared,
     surroundings: Surroundings,
     observer: &mut dyn Observer,
 ) -> Result<Supervised> {
-    // Before the spawn: a signal in between must not leave a claude without its supervisor.
-    let signals = StopSignals::listen().map_err(|e| Error::failed(format!("no signals: {e}")))?;
-    let watch = Watch::new().map_err(|e| Error::failed(format!("cannot watch files: {e}")))?;
-    let root = prepared.files.root();
-    watch.add(root).map_err(|e| Error::io("watch", root, e))?;
-    let events = Tail::open(&prepared.files.events())?;
-    let stderr = Tail::open(&prepared.files.stderr())?;
-
-    let gated = spawn::gated(prepared.plan()?);
+    let (means, plan) = match Means::of(&prepared) {
+        Ok(ready) => ready,
+        Err(error) => return Err(prepared.refuse(error)),
+    };
+    let Means {
+        signals,
+        watch,
+        events,
+        stderr,
+    } = means;
+    let gated = spawn::gated(plan);
     let mut run = Run {
         watchdog: Watchdog::new(prepared.spec.limits),
         inbox: Inbox::of(&surroundings.state, prepared.spec.session_id),
@@ -85,6 +88,7 @@ pub async fn supervise(
         below: Vec::new(),
         killed: false,
         first_output: None,
+        behind: false,
         heartbeat: None,
         extent: None,
         servers_seen: false,
@@ -98,16 +102,13 @@ pub async fn supervise(
         Err(e) => Ending::NotSpawned(e.to_string()),
         Ok(gated) => {
             let pid = gated.pid();
-            let ready = PidFd::open(pid)
-                .map_err(|e| Error::failed(format!("cannot watch the child {pid}: {e}")))
-                .and_then(|ended| run.write_down(pid).map(|()| ended));
-            let ended = match ready {
+            let ended = PidFd::open(pid).map_err(|e| Error::failed(format!("no pidfd: {e}")));
+            let ended = match ended.and_then(|ended| run.write_down(pid).map(|()| ended)) {
                 Ok(ended) => ended,
                 Err(error) => {
-                    // The child is let go without a word: it leaves without having been claude.
+                    // The child is not let go, and so leaves without having been claude.
                     drop(gated);
-                    run.prepared.discard();
-                    return Err(error.with_kind(Kind::Refused));
+                    return Err(run.prepared.refuse(error));
                 }
             };
             match gated.release() {
@@ -123,6 +124,38 @@ pub async fn supervise(
         }
     };
     Ok(run.finish(&ending))
+}
+
+/// What is needed to watch a run; all of it is had before the spawn.
+struct Means {
+    signals: StopSignals,
+    watch: Watch,
+    events: Tail,
+    stderr: Tail,
+}
+
+impl Means {
+    fn of(prepared: &Prepared) -> Result<(Self, SpawnPlan)> {
+        let root = prepared.files.root();
+        let watch = || {
+            let watch = Watch::new()?;
+            watch.add(root)?;
+            Ok(watch)
+        };
+        let means = Self {
+            // Or a signal in between would leave a claude without its supervisor.
+            signals: StopSignals::listen()
+                .map_err(|e| Error::failed(format!("cannot take signals: {e}")))?,
+            watch: watch().map_err(|e| {
+                Error::io("watch", root, e).hint(
+                    "too many programs watch files: see fs.inotify.max_user_instances in inotify(7)",
+                )
+            })?,
+            events: Tail::open(&prepared.files.events())?,
+            stderr: Tail::open(&prepared.files.stderr())?,
+        };
+        Ok((means, prepared.plan()?))
+    }
 }
 
 /// Everything that can happen to a run.
@@ -152,6 +185,8 @@ struct Run {
     below: Vec<Identity>,
     killed: bool,
     first_output: Option<Duration>,
+    /// Whether there may be more to read already.
+    behind: bool,
     heartbeat: Option<Heartbeat>,
     extent: Option<Extent>,
     /// Whether claude has listed its MCP servers; it does not start a dead one again.
@@ -201,12 +236,23 @@ impl Run {
                     None => std::future::pending().await,
                 }
             };
+            let behind = self.behind;
+            let written = async {
+                if behind {
+                    // Signals and clocks are only noticed by a runtime that gets its turn.
+                    tokio::task::yield_now().await;
+                    Ok(())
+                } else {
+                    watch.changed().await.map(drop)
+                }
+            };
+            // In this order: there may always be something to read.
             let event = tokio::select! {
                 biased;
                 signal = signals.next() => Event::Signal(signal),
                 gone = ended.ended() => gone.map(|()| Event::Ended).map_err(watching)?,
-                changed = watch.changed() => changed.map(|_| Event::Written).map_err(watching)?,
                 () = time => Event::Time,
+                written = written => written.map(|()| Event::Written).map_err(watching)?,
             };
             if let (Some(at), Some(every)) = (tick, observer.every())
                 && at <= Instant::now()
@@ -232,7 +278,7 @@ impl Run {
             Event::Written => self.read_rows(now, observer)?,
             Event::Ended => {
                 let status = child.try_wait().map_err(watching)?;
-                self.read_rows(now, observer)?;
+                self.read_rest(now, observer)?;
                 self.read_end(observer);
                 return Ok(Some(match status {
                     Some(status) => {
@@ -247,6 +293,8 @@ impl Run {
                 None => self.stop(StopReason::Signal(signal.name().to_owned()), now, observer)?,
             },
             Event::Time => {
+                // What was written before counts: oo itself may have been stopped for a while.
+                self.read_rows(now, observer)?;
                 if self.ladder.is_none()
                     && let Some(clock) = self.overdue(now)
                 {

@@ -13,12 +13,40 @@ use crate::run::watchdog::Clock;
 use crate::run::{claude_program, mcp_config};
 use crate::session::transcript;
 
+/// How much is read before signals and clocks are asked again, in bytes: a claude that writes
+/// faster than its rows can be read must not make oo deaf.
+const BATCH: u64 = 256 << 10;
+
 /// At the second refusal claude is stopped: it would go on for three minutes (measured: 2.1.332).
 const AUTH_RETRIES: usize = 2;
 
 impl Run {
+    /// Takes in the next of what claude wrote, and notes whether there may be more.
     pub(super) fn read_rows(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<()> {
-        self.read_stderr(now, observer)?;
+        let said = self.read_stderr(BATCH, now, observer)?;
+        let new = self.read_batch(BATCH, now, observer)?;
+        self.behind = said >= BATCH || new >= BATCH;
+        Ok(())
+    }
+
+    /// Takes in all that is there once claude has ended, and no more: what still writes to the
+    /// file is not claude.
+    pub(super) fn read_rest(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<()> {
+        let most = self.stderr.pending().map_err(|e| self.unreadable(e))?;
+        self.read_stderr(most, now, observer)?;
+        let most = self.events.pending().map_err(|e| self.unreadable(e))?;
+        self.read_batch(most, now, observer).map(drop)
+    }
+
+    fn unreadable(&self, error: std::io::Error) -> Error {
+        Error::io(
+            "read what claude wrote to",
+            self.prepared.files.root(),
+            error,
+        )
+    }
+
+    fn read_batch(&mut self, most: u64, now: Duration, observer: &mut dyn Observer) -> Result<u64> {
         let Self {
             events,
             observed,
@@ -28,7 +56,7 @@ impl Run {
         let mut inits: Vec<Init> = Vec::new();
         let mut beats = false;
         let new = events
-            .read_new(|line| {
+            .read_new(most, |line| {
                 if let Some(row) = observed.line(line) {
                     watchdog.row(now, &row, observed);
                     observer.row(&row, line, observed);
@@ -40,9 +68,9 @@ impl Run {
                     }
                 }
             })
-            .map_err(|e| Error::io("read", &self.prepared.files.events(), e))?;
+            .map_err(|e| self.unreadable(e))?;
         if new == 0 {
-            return Ok(());
+            return Ok(0);
         }
         self.watchdog.bytes(now);
         if self.first_output.is_none() {
@@ -63,19 +91,24 @@ impl Run {
         if refused >= AUTH_RETRIES && self.ladder.is_none() {
             self.stop(StopReason::Auth, now, observer)?;
         }
-        Ok(())
+        Ok(new)
     }
 
     /// What claude says on stderr is shown, and a sign of life; it is no first output.
-    fn read_stderr(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<()> {
+    fn read_stderr(
+        &mut self,
+        most: u64,
+        now: Duration,
+        observer: &mut dyn Observer,
+    ) -> Result<u64> {
         let new = self
             .stderr
-            .read_new(|line| said(line, observer))
-            .map_err(|e| Error::io("read", &self.prepared.files.stderr(), e))?;
+            .read_new(most, |line| said(line, observer))
+            .map_err(|e| self.unreadable(e))?;
         if new > 0 {
             self.watchdog.moved(now);
         }
-        Ok(())
+        Ok(new)
     }
 
     /// The last lines, when they have no line feed.

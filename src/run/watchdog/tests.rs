@@ -114,6 +114,9 @@ fn claude_waits_for_the_api_on_purpose() {
     let retry = r#"{"type":"system","subtype":"api_retry","attempt":1,"retry_delay_ms":3600000}"#;
     let script = Script::new().at(1, INIT).at(2, retry);
     assert_eq!(script.next(), Some((2 + 3600 + 600, Clock::Idle)));
+    // The longest wait that a duration can hold is no reason to fail.
+    let retry = r#"{"type":"system","subtype":"api_retry","retry_delay_ms":1.844674407370955e22}"#;
+    assert_eq!(script.at(u64::MAX / 2, retry).next(), None);
 }
 
 #[test]
