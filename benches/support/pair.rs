@@ -33,6 +33,9 @@ pub(crate) struct Compared {
     pub(crate) ratio: (f64, f64, f64),
     /// By how much ours is longer, in the median of the rounds; in milliseconds.
     pub(crate) difference_ms: f64,
+    /// Fastest and lower quartile of each side, in milliseconds. Load only ever adds, so they tell
+    /// more of the programs and less of the machine; they are shown and not judged.
+    pub(crate) undisturbed: [(f64, f64); 2],
     pub(crate) rounds: usize,
 }
 
@@ -65,9 +68,20 @@ impl Pair<'_> {
             theirs: median(pairs.iter().map(|pair| pair.1)),
             ratio: spread(ratios.collect()),
             difference_ms: spread(differences.collect()).0,
+            undisturbed: [
+                lower(pairs.iter().map(|pair| pair.0)),
+                lower(pairs.iter().map(|pair| pair.1)),
+            ],
             rounds,
         }
     }
+}
+
+/// The fastest and the lower quartile, in milliseconds.
+fn lower(durations: impl Iterator<Item = Duration>) -> (f64, f64) {
+    let mut values: Vec<f64> = durations.map(|d| d.as_secs_f64() * 1e3).collect();
+    values.sort_by(f64::total_cmp);
+    (values[0], values[values.len() / 4])
 }
 
 fn median(durations: impl Iterator<Item = Duration>) -> Duration {

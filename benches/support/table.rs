@@ -72,6 +72,11 @@ impl Table {
             "  {} pairs, {:+.1} ms in the median",
             compared.rounds, compared.difference_ms
         );
+        let [ours, theirs] = compared.undisturbed;
+        println!(
+            "  fastest {:.1} and {:.1} ms, lower quartile {:.1} and {:.1} ms (not judged)",
+            ours.0, theirs.0, ours.1, theirs.1
+        );
     }
 
     /// Takes one figure in.

@@ -7,6 +7,7 @@
 //! is new here is synced while claude starts: [`Prepared::sync`].
 
 use std::fs::File;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::child_env::ChildEnvironment;
@@ -112,18 +113,28 @@ impl Birth {
 }
 
 impl Prepared {
-    /// Puts the prompt and the spec on disk. Their names are there already: the folder was synced
-    /// with `process.json`.
+    /// Begins to put the prompt and the spec on disk, on a thread of its own: a slow disk must not
+    /// keep the supervisor from looking at claude. Their names are there already: the folder was
+    /// synced with `process.json`.
     ///
     /// # Errors
-    /// When one of them cannot be synced.
-    pub fn sync(&self) -> Result<()> {
-        for path in [self.files.prompt(), self.files.spec()] {
-            File::open(&path)
-                .and_then(|file| file.sync_data())
-                .map_err(|e| Error::io("sync", &path, e))?;
-        }
-        Ok(())
+    /// When no thread can be had; from the thread, when one of the files cannot be synced.
+    pub fn sync(&self) -> Result<JoinHandle<Result<()>>> {
+        const STACK: usize = 64 * 1024;
+        let paths = [self.files.prompt(), self.files.spec()];
+        let sync = move || {
+            for path in paths {
+                File::open(&path)
+                    .and_then(|file| file.sync_data())
+                    .map_err(|e| Error::io("sync", &path, e))?;
+            }
+            Ok(())
+        };
+        std::thread::Builder::new()
+            .name("sync".to_owned())
+            .stack_size(STACK)
+            .spawn(sync)
+            .map_err(|e| Error::io("sync", self.files.root(), e))
     }
 
     /// Takes everything away again: nothing was spawned, for this reason.

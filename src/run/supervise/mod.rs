@@ -5,6 +5,7 @@
 //! for but the process itself: an orphan that holds the files open blocks nothing.
 
 use std::path::PathBuf;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -115,10 +116,13 @@ pub async fn supervise(
                 Err(e) => Ending::NotSpawned(e.to_string()),
                 Ok(child) => {
                     // While claude starts; a disk that fails here does not end the run.
-                    if let Err(error) = run.prepared.sync() {
+                    let syncing = run.prepared.sync();
+                    let ending = run.watch(child, &ended, &watch, signals, observer).await?;
+                    let synced = syncing.map(JoinHandle::join);
+                    if let Err(error) | Ok(Ok(Err(error))) = synced {
                         run.notes.push(error.to_string());
                     }
-                    run.watch(child, &ended, &watch, signals, observer).await?
+                    ending
                 }
             }
         }
