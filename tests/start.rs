@@ -19,7 +19,9 @@ fn until_file(name: &str) -> String {
 }
 
 on_each_claude!(a_run_from_prompt_to_result, |claude| {
-    let env = TestEnv::with(&claude, &Scenario::says("42 it is"));
+    // Not at once: the doorman is to be seen at its post.
+    let script = Scenario::new([Reply::text("42 it is").after(Duration::from_millis(300))]);
+    let env = TestEnv::with(&claude, &script);
     let done = env.oo(["start", "--json", "the answer?"]).run();
     done.expect_code(0);
     let result = done.json();
@@ -78,6 +80,17 @@ on_each_claude!(a_run_from_prompt_to_result, |claude| {
     assert_eq!(receipt["run_id"], run);
     assert!(!receipts.contains("the answer?") && !receipts.contains("42 it is"));
 });
+
+#[test]
+fn the_doorman_of_the_shortest_run_left_its_sign_of_life() {
+    for _ in 0..12 {
+        let env = TestEnv::new();
+        let result = env.oo(["start", "--json", "x"]).run().json();
+        let beat = &result["doorman_heartbeat"];
+        assert_eq!(beat["peer_pid"], result["claude"]["pid"], "{result:#}");
+        assert_eq!(beat["session_id"], result["session_id"]);
+    }
+}
 
 on_each_claude!(stdout_is_the_answer_alone, |claude| {
     let env = TestEnv::with(&claude, &Scenario::says("line one\nline two"));

@@ -73,6 +73,7 @@ impl Run {
         if self.killed || stop.is_some_and(|stop| !stop.after_answer) {
             self.kill_below();
         }
+        self.read_last_heartbeat();
         let document = finish::document(&Known {
             state: &self.surroundings.state,
             files: &self.prepared.files,

@@ -162,13 +162,24 @@ impl Run {
 
     /// Keeps the newest heartbeat that shows the doorman at work: at the end it is gone.
     pub(super) fn read_heartbeat(&mut self) {
-        if let Ok(Some(beat)) = Heartbeat::read(&self.inbox.heartbeat())
-            && beat.is_fresh()
-            // Another session's claude could hold the inbox by a doorman of its own.
-            && beat.peer_pid == self.record.as_ref().map(|record| record.claude.pid)
-        {
+        if let Some(beat) = self.own_heartbeat().filter(Heartbeat::is_fresh) {
             self.heartbeat = Some(beat);
         }
+    }
+
+    /// In a run of some milliseconds the doorman was never seen at work: then its farewell is its
+    /// last sign of life.
+    pub(super) fn read_last_heartbeat(&mut self) {
+        if self.heartbeat.is_none() {
+            self.heartbeat = self.own_heartbeat();
+        }
+    }
+
+    /// Another session's claude could hold the inbox by a doorman of its own.
+    fn own_heartbeat(&self) -> Option<Heartbeat> {
+        let claude = self.record.as_ref()?.claude.pid;
+        let beat = Heartbeat::read(&self.inbox.heartbeat()).ok().flatten()?;
+        (beat.peer_pid == Some(claude)).then_some(beat)
     }
 
     /// The clock that has run out. Before the model is called silent, its transcript is asked.
