@@ -17,11 +17,16 @@ use uuid::Uuid;
 use crate::error::{Error, Kind, Result};
 use crate::store::{self, StateDir};
 
+mod ack;
 mod counts;
+pub mod frame;
 mod heartbeat;
+mod message;
 
+pub use ack::{Ack, AckClass, LineState};
 pub use counts::{Counter, Counts};
 pub use heartbeat::{FRESH_FOR, Heartbeat, State};
+pub use message::{LONGEST_SENDER, Message, Place, Priority, Refusal, check_sender, sha256};
 
 /// The most bytes that a line may have, its line feed included.
 pub const LONGEST_LINE: usize = 1024 * 1024;

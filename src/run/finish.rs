@@ -223,7 +223,7 @@ fn last_line(known: &Known<'_>) -> Option<String> {
     if known.observed.rows > 0 {
         return None;
     }
-    let text = super::tail::end_of(&known.files.stderr(), STDERR_TAIL);
+    let text = crate::store::end_of(&known.files.stderr(), STDERR_TAIL);
     text.lines()
         .rev()
         .find(|line| !line.trim().is_empty())
@@ -359,7 +359,7 @@ fn base(known: &Known<'_>, transcript: Option<&Path>) -> ResultDocument {
         unparsed_rows: observed.unparsed,
         transcript: transcript.and_then(path),
         events: path(&files.events()),
-        stderr_tail: Some(super::tail::end_of(&files.stderr(), STDERR_TAIL)),
+        stderr_tail: Some(crate::store::end_of(&files.stderr(), STDERR_TAIL)),
         ..ResultDocument::blank(spec.verb, State::Running)
     }
 }

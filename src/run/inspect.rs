@@ -17,11 +17,10 @@ use super::reading;
 use super::record::{self, ProcessRecord};
 use super::result::{ResultDocument, State};
 use super::spec::{self, LaunchSpec};
-use super::tail::Tail;
 use super::verdict::Ending;
 use crate::error::{Error, Kind, Result};
 use crate::inbox::{Heartbeat, Inbox};
-use crate::store::{self, Lock, LockError, RunFiles, StateDir};
+use crate::store::{self, Lock, LockError, RunFiles, StateDir, Tail};
 
 /// How often a lock that only a passer-by can hold is asked for again, and the pause between.
 const PASSER_BY: (u32, Duration) = (200, Duration::from_millis(5));

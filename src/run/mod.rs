@@ -29,7 +29,6 @@ pub mod select;
 pub mod spec;
 pub mod stop;
 pub mod supervise;
-pub mod tail;
 pub mod verdict;
 pub mod watchdog;
 

@@ -6,10 +6,10 @@ use proptest::{prop_assert, prop_assert_eq, proptest};
 use super::observed::Observed;
 use super::row;
 use super::stop::{StopReason, StopRecord};
-use super::tail::Tail;
 use super::verdict::{Ending, Exit, Facts, verdict};
 use super::watchdog::Clock;
 use crate::exit::Class;
+use crate::store::Tail;
 
 /// Lines as claude writes them, as it should not, and as nobody does.
 fn line() -> impl Strategy<Value = Vec<u8>> {

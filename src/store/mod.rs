@@ -11,6 +11,7 @@ mod ledger;
 mod lines;
 mod lock;
 mod state;
+mod tail;
 
 pub use file::{
     create_appending, create_private, read_json, replace, replace_json, replace_unsynced,
@@ -19,3 +20,4 @@ pub use ledger::{Ledger, LedgerLines};
 pub use lines::{Line, each_line};
 pub use lock::{Lock, LockError};
 pub use state::{RunFiles, StateDir};
+pub use tail::{Tail, end_of};

@@ -15,7 +15,6 @@ use super::observed::Observed;
 use super::record::{self, ProcessRecord};
 use super::result::ResultDocument;
 use super::stop::{Ladder, StopReason};
-use super::tail::Tail;
 use super::verdict::{Ending, Exit};
 use super::watchdog::Watchdog;
 use crate::error::{Error, Result};
@@ -27,7 +26,7 @@ use crate::platform::spawn::{self, Running, SpawnPlan};
 use crate::platform::watch::Watch;
 use crate::platform::{clock, host};
 use crate::session::transcript::Extent;
-use crate::store::StateDir;
+use crate::store::{StateDir, Tail};
 
 mod ending;
 mod observer;
