@@ -1,24 +1,13 @@
 //! Counting an inbox: lines that wait, lines that arrived.
 //!
-//! The offset is the earliest byte not yet handled. Lines behind it may be handled all the same;
-//! their acks name them by offset and inode. So what waits is every line from the offset on that
-//! no ack of this inode names.
+//! What waits is what a [`Backlog`] hands out.
 
-use std::collections::HashSet;
-use std::fs::{self, File, Metadata};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
-use std::ops::ControlFlow;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use serde::Deserialize;
-
-use super::Inbox;
+use super::{Backlog, Inbox};
 use crate::error::{Error, Result};
-use crate::store::each_line;
-
-/// An ack has a few hundred bytes; what is much longer is none.
-const LONGEST_ACK: usize = 64 * 1024;
 
 /// What an inbox holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,26 +21,6 @@ pub struct Counts {
     pub delivered: u64,
     /// Acks that do not parse.
     pub bad_acks: u64,
-}
-
-/// The two fields of an ack that counting needs, and the one that tells its inbox.
-#[derive(Deserialize)]
-struct Ack {
-    #[serde(default)]
-    state: Option<String>,
-    #[serde(default)]
-    line_offset: Option<u64>,
-    #[serde(default)]
-    inode: Option<u64>,
-    #[serde(default)]
-    class: Option<String>,
-}
-
-impl Ack {
-    /// Whether the line is done with: it arrived, or it never will.
-    fn handled(&self) -> bool {
-        self.state.as_deref() == Some("seen") || self.class.as_deref() == Some("refused")
-    }
 }
 
 /// Counts again only when something changed: a doorman asks every few seconds for hours.
@@ -95,91 +64,21 @@ fn stamp(path: PathBuf) -> Stamp {
 }
 
 pub(super) fn count(inbox: &Inbox) -> Result<Counts> {
-    let mut counts = Counts::default();
-    let lines = open(&inbox.lines())?;
-    let (inode, length) = match &lines {
-        Some(file) => {
-            let meta = file
-                .metadata()
-                .map_err(|e| Error::io("read", &inbox.lines(), e))?;
-            (meta.ino(), meta.len())
-        }
-        None => (0, 0),
+    let Some(mut backlog) = Backlog::open(inbox)? else {
+        return Ok(Counts::default());
     };
-    // An offset that is garbage, or lies behind the end of a file that was cut, says nothing: the
-    // acks do.
-    let offset = read_offset(&inbox.offset())?
-        .filter(|offset| *offset <= length)
-        .unwrap_or(0);
-    let mut handled: HashSet<u64> = HashSet::new();
-    if let Some(file) = open(&inbox.acks())? {
-        let read = each_line(&mut BufReader::new(file), LONGEST_ACK, |line| {
-            let ack = line
-                .bytes
-                .and_then(|bytes| serde_json::from_slice::<Ack>(bytes).ok());
-            match ack {
-                Some(ack) => {
-                    counts.delivered += u64::from(ack.state.as_deref() == Some("seen"));
-                    if let Some(at) = ack.line_offset.filter(|at| *at >= offset)
-                        && ack.inode == Some(inode)
-                        && ack.handled()
-                    {
-                        handled.insert(at);
-                    }
-                }
-                None => counts.bad_acks += u64::from(line.whole),
-            }
-            ControlFlow::Continue(())
-        });
-        read.map_err(|e| Error::io("read", &inbox.acks(), e))?;
-    }
-    if let Some(mut file) = lines {
-        let read = file.seek(SeekFrom::Start(offset)).and_then(|_| {
-            pending(
-                &mut BufReader::with_capacity(64 * 1024, file),
-                offset,
-                &handled,
-                &mut counts,
-            )
-        });
-        read.map_err(|e| Error::io("read", &inbox.lines(), e))?;
-    }
-    Ok(counts)
-}
-
-fn pending(
-    reader: &mut impl BufRead,
-    offset: u64,
-    handled: &HashSet<u64>,
-    counts: &mut Counts,
-) -> io::Result<()> {
-    each_line(reader, 0, |line| {
-        let waits = line.whole && line.length > 1 && !handled.contains(&(offset + line.start));
-        if waits {
+    let mut counts = Counts {
+        delivered: backlog.past().delivered,
+        bad_acks: backlog.past().bad,
+        ..Counts::default()
+    };
+    backlog
+        .read_new(u64::MAX, |entry| {
             counts.pending += 1;
-            counts.pending_bytes += line.length;
-        }
-        ControlFlow::Continue(())
-    })
-}
-
-fn open(path: &Path) -> Result<Option<File>> {
-    match File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::io("read", path, e)),
-    }
-}
-
-/// The offset; none when there is none or it is garbage.
-fn read_offset(path: &Path) -> Result<Option<u64>> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(std::str::from_utf8(&bytes)
-            .ok()
-            .and_then(|text| text.trim().parse().ok())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::io("read", path, e)),
-    }
+            counts.pending_bytes += entry.length;
+        })
+        .map_err(|e| Error::io("read", &inbox.lines(), e))?;
+    Ok(counts)
 }
 
 #[cfg(test)]
@@ -190,13 +89,6 @@ fn read_offset(path: &Path) -> Result<Option<u64>> {
 mod tests {
     use super::super::tests::scratch;
     use super::*;
-
-    fn ack(inbox: &Inbox, state: &str, class: &str, at: u64) -> String {
-        let inode = fs::metadata(inbox.lines()).map_or(0, |meta| meta.ino());
-        format!(
-            "{{\"class\":\"{class}\",\"state\":\"{state}\",\"line_offset\":{at},\"inode\":{inode}}}\n"
-        )
-    }
 
     #[test]
     fn what_waits_is_counted_from_the_offset() {
@@ -227,25 +119,20 @@ mod tests {
     }
 
     #[test]
-    fn acks_tell_what_arrived_and_what_was_handled_out_of_order() {
+    fn acks_tell_what_arrived() {
         let (_folder, inbox) = scratch();
         assert_eq!(inbox.counts().unwrap(), Counts::default());
-        fs::write(inbox.lines(), "one\ntwo\ntri\nfor\n").unwrap();
-        fs::write(inbox.offset(), "4").unwrap();
-        let acks = [
-            ack(&inbox, "seen", "delivered-steer", 0),
-            ack(&inbox, "accepted", "delivered-steer", 4),
-            ack(&inbox, "seen", "delivered-start", 8),
-            ack(&inbox, "queued", "refused", 12),
-            "{\"torn\n".to_owned(),
-            "{\"inode\":1,\"line_offset\":4,\"state\":\"seen\"}\n".to_owned(),
-        ]
-        .concat();
+        fs::write(inbox.lines(), "one\ntwo\n").unwrap();
+        let inode = fs::metadata(inbox.lines()).unwrap().ino();
+        let sha256 = super::super::sha256(b"one");
+        let acks = format!(
+            "{{\"state\":\"seen\",\"line_offset\":0,\"inode\":{inode},\"sha256\":\"{sha256}\"}}\n{{\n"
+        );
         fs::write(inbox.acks(), acks).unwrap();
         let expected = Counts {
             pending: 1,
             pending_bytes: 4,
-            delivered: 3,
+            delivered: 1,
             bad_acks: 1,
         };
         assert_eq!(inbox.counts().unwrap(), expected);

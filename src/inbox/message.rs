@@ -117,7 +117,7 @@ impl Message {
         let mut line = serde_json::to_vec(&structured).map_err(|e| Refusal(e.to_string()))?;
         line.push(b'\n');
         if line.len() > LONGEST_LINE {
-            return Err(too_long(line.len()));
+            return Err(too_long(line.len() as u64));
         }
         Ok(line)
     }
@@ -132,7 +132,7 @@ impl Message {
             return Ok(None);
         }
         if line.len() >= LONGEST_LINE {
-            return Err(too_long(line.len() + 1));
+            return Err(too_long(line.len() as u64 + 1));
         }
         let text = std::str::from_utf8(line)
             .map_err(|e| Refusal(format!("not UTF-8 at byte {} of the line", e.valid_up_to())))?;
@@ -218,15 +218,17 @@ const fn is_line_break(c: char) -> bool {
 /// sha256 of a line's exact bytes, its line feed not included, in hexadecimal.
 #[must_use]
 pub fn sha256(line: &[u8]) -> String {
-    let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(line) {
-        text.push(char::from(HEX[usize::from(byte >> 4)]));
-        text.push(char::from(HEX[usize::from(byte & 15)]));
-    }
-    text
+    hex(&Sha256::digest(line))
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+pub(super) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .map(|digit| char::from(DIGITS[usize::from(digit)]))
+        .collect()
+}
 
 /// The id of a plain line: made of its place and its bytes, so that a doorman that is started
 /// again finds the line under the same id.
@@ -241,7 +243,8 @@ fn plain_id(line: &[u8], place: Place) -> Uuid {
     Uuid::new_v8(bytes)
 }
 
-fn too_long(length: usize) -> Refusal {
+/// Of a line with so many bytes, its line feed included.
+pub(super) fn too_long(length: u64) -> Refusal {
     Refusal(format!(
         "the line has {length} bytes with its line feed; at most {LONGEST_LINE} are carried"
     ))

@@ -18,12 +18,14 @@ use crate::error::{Error, Kind, Result};
 use crate::store::{self, StateDir};
 
 mod ack;
+mod backlog;
 mod counts;
 pub mod frame;
 mod heartbeat;
 mod message;
 
 pub use ack::{Ack, AckClass, LineState};
+pub use backlog::{Backlog, Entry, Past};
 pub use counts::{Counter, Counts};
 pub use heartbeat::{FRESH_FOR, Heartbeat, State};
 pub use message::{LONGEST_SENDER, Message, Place, Priority, Refusal, check_sender, sha256};

@@ -15,17 +15,26 @@ use tokio::io::unix::AsyncFd;
 
 use super::readiness;
 
-/// A set of watched folders.
+/// A set of watched folders and files.
 #[derive(Debug)]
 pub struct Watch {
     inotify: Inotify,
     /// A second descriptor of the same instance, which the runtime polls.
     ready: AsyncFd<OwnedFd>,
-    folders: RefCell<Vec<Folder>>,
+    watched: RefCell<Vec<Watched>>,
 }
 
-/// Names one watched folder in what [`Watch::changed`] returns.
-pub type Folder = WatchDescriptor;
+/// Names one watched folder or file in what [`Watch::changed`] returns.
+pub type Watched = WatchDescriptor;
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The folder or file that is watched.
+    pub watched: Watched,
+    /// The name of the file in a watched folder.
+    pub name: Option<OsString>,
+}
 
 impl Watch {
     /// An empty set.
@@ -38,7 +47,7 @@ impl Watch {
         Ok(Self {
             inotify,
             ready,
-            folders: RefCell::default(),
+            watched: RefCell::default(),
         })
     }
 
@@ -46,36 +55,62 @@ impl Watch {
     ///
     /// # Errors
     /// When it is not there or the kernel's limit of watches is reached.
-    pub fn add(&self, folder: &Path) -> io::Result<Folder> {
+    pub fn add(&self, folder: &Path) -> io::Result<Watched> {
         let flags =
             AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONLYDIR;
-        let watched = self.inotify.add_watch(folder, flags)?;
-        self.folders.borrow_mut().push(watched);
+        self.insert(folder, flags)
+    }
+
+    /// Adds one file: writes to it, and its being renamed or removed. It is the file that is
+    /// watched and not its name: another one that takes its place is another one.
+    ///
+    /// # Errors
+    /// When it is not there or the kernel's limit of watches is reached.
+    pub fn add_file(&self, file: &Path) -> io::Result<Watched> {
+        let flags =
+            AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_MOVE_SELF;
+        self.insert(file, flags)
+    }
+
+    /// Takes one out.
+    pub fn remove(&self, watched: Watched) {
+        self.watched.borrow_mut().retain(|known| *known != watched);
+        // What is gone has taken its watch with it.
+        let _ = self.inotify.rm_watch(watched);
+    }
+
+    fn insert(&self, path: &Path, flags: AddWatchFlags) -> io::Result<Watched> {
+        let watched = self.inotify.add_watch(path, flags)?;
+        self.watched.borrow_mut().push(watched);
         Ok(watched)
     }
 
-    /// Waits for changes and returns them: folder and file name, each pair once. An overflow of
-    /// the kernel's queue gives an empty list: anything may have changed.
+    /// Waits for changes and returns them, each once. An overflow of the kernel's queue gives an
+    /// empty list: anything may have changed.
     ///
     /// # Errors
     /// When the descriptor cannot be read.
-    pub async fn changed(&self) -> io::Result<Vec<(Folder, OsString)>> {
+    pub async fn changed(&self) -> io::Result<Vec<Change>> {
         loop {
             let mut guard = self.ready.readable().await?;
             match guard.try_io(|_| Ok(self.inotify.read_events()?)) {
                 Err(_would_block) => {}
                 Ok(events) => {
-                    let mut changes: Vec<(Folder, OsString)> = Vec::new();
+                    let mut changes: Vec<Change> = Vec::new();
                     for event in events? {
                         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                             return Ok(Vec::new());
                         }
-                        let Some(name) = event.name else { continue };
-                        if !changes
-                            .iter()
-                            .any(|(wd, known)| *wd == event.wd && *known == name)
-                        {
-                            changes.push((event.wd, name));
+                        // A watch that was taken out has a last word, which is none of a file.
+                        if event.mask.contains(AddWatchFlags::IN_IGNORED) {
+                            continue;
+                        }
+                        let change = Change {
+                            watched: event.wd,
+                            name: event.name,
+                        };
+                        if !changes.contains(&change) {
+                            changes.push(change);
                         }
                     }
                     if !changes.is_empty() {
@@ -89,9 +124,9 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        for folder in self.folders.get_mut().drain(..) {
-            // A folder that is gone has taken its watch with it.
-            let _ = self.inotify.rm_watch(folder);
+        for watched in self.watched.get_mut().drain(..) {
+            // What is gone has taken its watch with it.
+            let _ = self.inotify.rm_watch(watched);
         }
     }
 }

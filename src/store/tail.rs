@@ -1,11 +1,11 @@
 //! Following a file that somebody else writes: whole lines, as they come.
 //!
-//! No line is too long, and none is held longer than needed: the buffer that a huge line took is
-//! given back after it. No look takes for ever: its caller says how much it reads at most, since
-//! whoever writes may be faster than whoever reads.
+//! No line is too long, unless the caller says so, and none is held longer than needed: the buffer
+//! that a huge line took is given back after it. No look takes for ever: its caller says how much
+//! it reads at most, since whoever writes may be faster than whoever reads.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -20,6 +20,9 @@ pub struct Tail {
     position: u64,
     line: Vec<u8>,
     chunk: Vec<u8>,
+    longest: usize,
+    /// Whether the rest of a line that is too long is being passed by.
+    passing: bool,
 }
 
 impl Tail {
@@ -28,13 +31,33 @@ impl Tail {
     /// # Errors
     /// When it cannot be opened.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
+        Self::open_at(path, 0, usize::MAX)
+    }
+
+    /// Begins at `position`, and passes by lines of more than `longest` bytes.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open_at(path: &Path, position: u64, longest: usize) -> Result<Self> {
+        let fail = |e| Error::io("open", path, e);
+        let mut file = File::open(path).map_err(fail)?;
+        if position > 0 {
+            file.seek(SeekFrom::Start(position)).map_err(fail)?;
+        }
         Ok(Self {
             file,
-            position: 0,
+            position,
             line: Vec::new(),
             chunk: vec![0; CHUNK],
+            longest,
+            passing: false,
         })
+    }
+
+    /// How far was read.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.position
     }
 
     /// How much there is right now that was not read.
@@ -67,17 +90,24 @@ impl Tail {
             let mut rest = &self.chunk[..count];
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                 let (head, tail) = rest.split_at(end);
-                if self.line.is_empty() {
+                if self.passing || self.line.len() + head.len() > self.longest {
+                    self.passing = false;
+                } else if self.line.is_empty() {
                     each(head);
                 } else {
                     self.line.extend_from_slice(head);
                     each(&self.line);
-                    self.line.clear();
-                    self.line.shrink_to(CHUNK);
                 }
+                self.line.clear();
+                self.line.shrink_to(CHUNK);
                 rest = &tail[1..];
             }
-            self.line.extend_from_slice(rest);
+            if self.passing || self.line.len() + rest.len() > self.longest {
+                self.passing = true;
+                self.line = Vec::new();
+            } else {
+                self.line.extend_from_slice(rest);
+            }
         }
     }
 
@@ -94,7 +124,6 @@ impl Tail {
 /// file is not there.
 #[must_use]
 pub fn end_of(path: &Path, most: u64) -> String {
-    use std::io::{Seek, SeekFrom};
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let size = file.metadata()?.len();
@@ -151,6 +180,30 @@ mod tests {
         }
         assert_eq!(counts, [6, 8, 0, 8, 4, 4, 4, 0]);
         assert_eq!(lines, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_passed_by_and_not_kept() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut tail = Tail::open_at(file.path(), 2, 4).unwrap();
+        let mut lines: Vec<String> = Vec::new();
+        for part in [
+            "x\nfour\nfiver\n",
+            "a",
+            "bcd",
+            "e",
+            "f\nok\n",
+            "toolong",
+            "er\n\n",
+        ] {
+            file.write_all(part.as_bytes()).unwrap();
+            tail.read_new(u64::MAX, |line| {
+                lines.push(String::from_utf8(line.to_vec()).unwrap());
+            })
+            .unwrap();
+        }
+        assert_eq!(lines, ["four", "ok", ""]);
+        assert_eq!(tail.position(), file.as_file().metadata().unwrap().len());
     }
 
     #[test]
