@@ -1,47 +1,43 @@
-//! The doorman: an MCP server over stdio, a child of the session's claude, that shows whether the
-//! session can be reached.
+//! The doorman: an MCP server over stdio, a child of the session's claude, that carries the lines
+//! of its inbox through the session's door and proves that they arrived.
 //!
-//! - It finds its session by the law ([`post`]), holds the one lock of its inbox, and gives a
-//!   sign of life ([`beat`]): when it sits down, before `initialize` is answered, every few
-//!   seconds, and when it leaves. In between it sleeps.
+//! - It finds its session by the law ([`post`]), holds the one lock of its inbox ([`seat`]),
+//!   carries lines ([`deliver`]) and gives a sign of life: when it sits down, before `initialize`
+//!   is answered, every few seconds, and when it leaves. In between it sleeps: the file system
+//!   wakes it.
 //! - Whatever is wrong, it speaks correct MCP: a claude is never broken by its doorman. The tool
 //!   `status` tells what is wrong.
 //! - It leaves at once on a signal (claude sends SIGINT with its last row, and waits), when its
 //!   input ends, and when its parent is gone.
-//! - One closed enum, [`Event`], goes into one plain function, [`Doorman::handle`].
-//!
-//! # Where lines will be carried
-//!
-//! This version carries no lines: what stands in an inbox waits there. The delivery loop's place
-//! is a module `deliver` beside these, owned by [`beat::Seat`], since only the holder of the lock
-//! may deliver. What wakes it (the inbox grew, the transcript grew, a pause is over) becomes
-//! variants of [`Event`]; what it has to do next becomes part of [`Doorman::due`]. The session
-//! switch belongs to the same place: the owner's row is read again, and the seat exchanged.
+//! - One closed enum, [`Event`], goes into one plain function, [`Doorman::handle`]; [`attend`] is
+//!   the loop around it, and the only place that waits.
 
-use std::future::Future;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Instant;
 
-use crate::error::{Error, Result};
-use crate::inbox::{Counts, Inbox, State};
+use crate::inbox::{Inbox, State};
 use crate::platform::environment::Environment;
-use crate::platform::pidfd::PidFd;
-use crate::platform::signals::StopSignals;
-use crate::store::StateDir;
+use crate::store::{Lock, StateDir};
 
-pub mod beat;
+mod attend;
+pub mod deliver;
+pub mod door;
 pub mod post;
+pub mod reach;
 pub mod rpc;
+pub mod seat;
 pub mod server;
 pub mod stdio;
 
-use beat::Seat;
-use post::{Finding, Lookout, Sight};
-use rpc::{Message, Request, Response};
-use server::Status;
-use stdio::{Connection, Incoming};
+pub use attend::serve;
 
-/// How long answers that are on their way are waited for when the input has ended.
-const FLUSH: Duration = Duration::from_millis(100);
+use deliver::Offer;
+use post::{Finding, Lookout, Sight};
+use reach::{Open, Reach};
+use rpc::{Message, Request, Response};
+use seat::Seat;
+use server::Status;
+use stdio::Incoming;
 
 /// Everything that can happen to a doorman.
 #[derive(Debug)]
@@ -56,6 +52,12 @@ pub enum Event {
     ParentEnded,
     /// The time that [`Doorman::due`] named has come.
     Due,
+    /// A file that [`Doorman::watched`] named has changed, or there is more to look at.
+    News,
+    /// What was to be written to the door was written, or not.
+    Written(std::io::Result<()>),
+    /// The lock that [`Doorman::lock_to_wait_for`] named; nothing when it cannot be waited for.
+    Lock(PathBuf, Option<Lock>),
 }
 
 /// What is to be done about an event.
@@ -84,6 +86,8 @@ pub struct Doorman {
     greeted: bool,
     /// An `initialize` that waits until the post is known.
     held: Option<Request>,
+    /// Whether there is more to look at, right now.
+    busy: bool,
 }
 
 #[derive(Debug)]
@@ -99,7 +103,7 @@ enum Post {
     /// It serves nobody, for this reason.
     Idle(String),
     /// It has a seat in a session, with the lock or without.
-    Seated { seat: Box<Seat>, next: Instant },
+    Seated(Box<Seat>),
 }
 
 impl Doorman {
@@ -123,6 +127,7 @@ impl Doorman {
             environment: environment.clone(),
             greeted: false,
             held: None,
+            busy: false,
         };
         doorman.look();
         doorman
@@ -130,10 +135,49 @@ impl Doorman {
 
     /// When it wants to hear [`Event::Due`]; never, if nothing is to be done.
     #[must_use]
-    pub const fn due(&self) -> Option<Instant> {
-        match &self.post {
+    pub fn due(&mut self) -> Option<Instant> {
+        match &mut self.post {
             Post::Off | Post::Idle(_) => None,
-            Post::Looking { next, .. } | Post::Seated { next, .. } => Some(*next),
+            Post::Looking { next, .. } => Some(*next),
+            Post::Seated(seat) => Some(seat.due(Instant::now())),
+        }
+    }
+
+    /// Whether it wants to hear [`Event::News`] as soon as everybody else was heard.
+    #[must_use]
+    pub const fn busy(&self) -> bool {
+        self.busy
+    }
+
+    /// The files whose changes are news to it.
+    #[must_use]
+    pub fn watched(&self) -> Vec<PathBuf> {
+        match &self.post {
+            Post::Seated(seat) => seat.watched(),
+            Post::Off | Post::Looking { .. } | Post::Idle(_) => Vec::new(),
+        }
+    }
+
+    /// A lock that somebody has to wait for on its behalf; each is named once.
+    pub fn lock_to_wait_for(&mut self) -> Option<PathBuf> {
+        match &mut self.post {
+            Post::Seated(seat) => seat.lock_to_wait_for(),
+            Post::Off | Post::Looking { .. } | Post::Idle(_) => None,
+        }
+    }
+
+    /// What is to be written to the door, if anything is. It is on record as offered.
+    pub fn offer(&mut self) -> Option<(Open, Vec<u8>)> {
+        let Post::Seated(seat) = &mut self.post else {
+            return None;
+        };
+        match seat.offer(Instant::now()) {
+            Offer::Write(open, frames) => Some((open, frames)),
+            Offer::Moved(_) => {
+                self.follow();
+                None
+            }
+            Offer::None => None,
         }
     }
 
@@ -154,7 +198,7 @@ impl Doorman {
             Event::Due => {
                 match &mut self.post {
                     Post::Looking { .. } => self.look(),
-                    Post::Seated { .. } => self.beat(),
+                    Post::Seated(_) => self.wake(),
                     Post::Off | Post::Idle(_) => {}
                 }
                 if !self.is_looking()
@@ -163,13 +207,25 @@ impl Doorman {
                     self.take(request, &mut reaction.answers);
                 }
             }
+            Event::News => self.wake(),
+            Event::Written(result) => {
+                if let Post::Seated(seat) = &mut self.post {
+                    seat.written(result, Instant::now());
+                }
+            }
+            Event::Lock(path, lock) => {
+                if let Post::Seated(seat) = &mut self.post {
+                    seat.give_lock(&path, lock);
+                }
+                self.wake();
+            }
             Event::InputEnded => reaction.leave = Some(Leave::WhenWritten),
             Event::Stop | Event::ParentEnded => reaction.leave = Some(Leave::AtOnce),
         }
         if reaction.leave.is_some()
-            && let Post::Seated { seat, .. } = &mut self.post
+            && let Post::Seated(seat) = &mut self.post
         {
-            seat.leave();
+            seat.leave(State::Stopped);
         }
         reaction
     }
@@ -182,7 +238,6 @@ impl Doorman {
             session_id: None,
             peer_pid: None,
             pid: std::process::id(),
-            carries_lines: false,
             delivered: 0,
             pending: 0,
             heartbeat_at: None,
@@ -195,10 +250,8 @@ impl Doorman {
                 status.state = "idle";
                 status.reason = Some(reason.clone());
             }
-            Post::Seated { seat, .. } => {
-                let Counts {
-                    delivered, pending, ..
-                } = seat.counts();
+            Post::Seated(seat) => {
+                let (delivered, pending) = seat.counted();
                 status.state = match seat.state() {
                     State::Starting => "starting",
                     State::Following => "following",
@@ -208,7 +261,7 @@ impl Doorman {
                 };
                 status.reason = seat.trouble().map(str::to_owned);
                 status.session_id = Some(seat.inbox().session());
-                status.peer_pid = Some(seat.peer().pid);
+                status.peer_pid = Some(seat.reach().peer().pid);
                 status.heartbeat_at = seat.beaten_at();
                 status.delivered = delivered;
                 status.pending = pending;
@@ -225,19 +278,47 @@ impl Doorman {
             }
             // The sign of life comes first: whoever sees the answer can rely on it.
             self.greeted = true;
-            self.beat();
+            if let Post::Seated(seat) = &mut self.post {
+                seat.beat(State::Following);
+                // Lines may wait already; they come after the answer.
+                self.busy = true;
+            }
         }
         answers.push(server::respond(&request, || self.status()));
     }
 
-    fn beat(&mut self) {
-        if let Post::Seated { seat, next } = &mut self.post {
-            seat.beat(if self.greeted {
+    /// Looks at what is new in the session.
+    fn wake(&mut self) {
+        self.follow();
+        if let Post::Seated(seat) = &mut self.post {
+            let state = if self.greeted {
                 State::Following
             } else {
                 State::Starting
-            });
-            *next = Instant::now() + beat::INTERVAL;
+            };
+            self.busy = seat.wake(state, Instant::now());
+        }
+    }
+
+    /// Goes along when the owner has gone over to another session: its row tells.
+    fn follow(&mut self) {
+        let Post::Seated(seat) = &mut self.post else {
+            return;
+        };
+        let Some(row) = seat.reach().row() else {
+            return;
+        };
+        if row.session_id == seat.inbox().session() {
+            return;
+        }
+        let reach = seat.reach().clone();
+        seat.leave(State::Switched);
+        self.post = self.seated(row.session_id, reach);
+        if self.greeted
+            && let Post::Seated(seat) = &mut self.post
+        {
+            seat.beat(State::Following);
+            self.busy = true;
         }
     }
 
@@ -264,93 +345,20 @@ impl Doorman {
     }
 
     fn settle(&self, finding: Finding) -> Post {
-        let (session, peer) = match finding {
-            Finding::Serves { session, peer } => (session, peer),
-            Finding::Nobody(reason) => return Post::Idle(reason.text()),
-        };
+        match finding {
+            Finding::Serves { session, peer } => {
+                self.seated(session, Reach::child(&self.environment, peer))
+            }
+            Finding::Nobody(reason) => Post::Idle(reason.text()),
+        }
+    }
+
+    fn seated(&self, session: uuid::Uuid, reach: Reach) -> Post {
         let state =
             StateDir::locate(&self.environment).and_then(|state| state.prepare().map(|()| state));
         match state {
-            Ok(state) => Post::Seated {
-                seat: Box::new(Seat::take(Inbox::of(&state, session), peer)),
-                next: Instant::now() + beat::INTERVAL,
-            },
+            Ok(state) => Post::Seated(Box::new(Seat::take(Inbox::of(&state, session), reach))),
             Err(e) => Post::Idle(e.to_string()),
-        }
-    }
-}
-
-/// Serves claude over stdin and stdout until it is time to leave. The exit code is 0.
-///
-/// # Errors
-/// When the process cannot get what a server needs: threads, signals, a runtime.
-pub fn serve(environment: &Environment) -> Result<u8> {
-    let fail = |e: std::io::Error| Error::failed(format!("cannot start the doorman: {e}"));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()
-        .map_err(fail)?;
-    runtime.block_on(async {
-        let mut stop = StopSignals::listen().map_err(fail)?;
-        let parent = nix::unistd::getppid().as_raw();
-        let handle = PidFd::open(parent);
-        let connection = Connection::stdio().map_err(fail)?;
-        let ended = async {
-            // It may have ended before the handle was there, and another have its pid.
-            if nix::unistd::getppid().as_raw() != parent {
-                return;
-            }
-            let told = match &handle {
-                Ok(handle) => handle.ended().await.is_ok(),
-                Err(_) => false,
-            };
-            // Where a parent cannot be watched (one in another pid namespace), the end of the
-            // input has to tell; that must not look like a death.
-            if !told {
-                std::future::pending::<()>().await;
-            }
-        };
-        let mut doorman = Doorman::new(environment, parent);
-        attend(&mut doorman, connection, ended, &mut stop).await;
-        Ok(0)
-    })
-}
-
-/// The loop: waits for the next event, and does what the doorman says.
-async fn attend(
-    doorman: &mut Doorman,
-    mut connection: Connection,
-    parent_ended: impl Future<Output = ()>,
-    stop: &mut StopSignals,
-) {
-    tokio::pin!(parent_ended);
-    loop {
-        let due = async {
-            match doorman.due() {
-                Some(at) => tokio::time::sleep_until(at.into()).await,
-                None => std::future::pending().await,
-            }
-        };
-        // In this order: no flood of messages keeps it from leaving, or from its heartbeat.
-        let event = tokio::select! {
-            biased;
-            _ = stop.next() => Event::Stop,
-            () = &mut parent_ended => Event::ParentEnded,
-            () = due => Event::Due,
-            incoming = connection.next() => incoming.map_or(Event::InputEnded, Event::Incoming),
-        };
-        let mut reaction = doorman.handle(event);
-        for answer in &reaction.answers {
-            if connection.send(rpc::encode(answer)).is_err() {
-                reaction.leave = doorman.handle(Event::Stop).leave;
-                break;
-            }
-        }
-        match reaction.leave {
-            None => {}
-            Some(Leave::AtOnce) => return,
-            Some(Leave::WhenWritten) => return connection.flush(FLUSH),
         }
     }
 }

@@ -31,8 +31,6 @@ pub struct Status {
     pub peer_pid: Option<i32>,
     /// Itself.
     pub pid: u32,
-    /// Whether this version carries lines into the session.
-    pub carries_lines: bool,
     /// Lines that reached the model's context.
     pub delivered: u64,
     /// Lines that wait.
@@ -131,7 +129,6 @@ mod tests {
             session_id: Some(Uuid::from_u128(7)),
             peer_pid: Some(1),
             pid: 2,
-            carries_lines: false,
             delivered: 3,
             pending: 4,
             heartbeat_at: None,

@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::platform::process::Identity;
+
 /// How far a line has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -85,6 +87,9 @@ pub struct Ack {
     /// nothing before can be about it.
     #[serde(default)]
     pub transcript_offset: Option<u64>,
+    /// The claude to whose door it was written.
+    #[serde(default)]
+    pub peer: Option<Identity>,
 }
 
 impl Ack {

@@ -1,7 +1,8 @@
 //! What waits in an inbox: its lines from the offset on, less those that acks tell to be handled.
 //!
-//! - The offset is the earliest byte not handled. One that is garbage, lies behind the end, or
-//!   inside a line says nothing: then reading begins at the start, and the acks tell.
+//! - The offset is the earliest byte not handled. One that is garbage, lies behind the end or
+//!   inside a line, or was written for a file that was replaced says nothing: then reading begins
+//!   at the start, and the acks tell.
 //! - An ack speaks of a line by inode, offset and sha256. All three have to fit: a file that was
 //!   replaced, or cut and written anew, has other lines.
 //! - Nothing is held but the line that is being read; a line of gigabytes is hashed as it comes.
@@ -89,11 +90,13 @@ impl Backlog {
             .map_err(fail)?;
         let meta = file.metadata().map_err(fail)?;
         let told = read_offset(&inbox.offset())?;
+        let (mut acks, past, of_another) = read_acks(&inbox.acks(), meta.ino())?;
         let offset = match told {
+            Offset::At(_) if of_another => None,
             Offset::At(at) if is_start_of_line(&file, at, meta.len()).map_err(fail)? => Some(at),
             Offset::At(_) | Offset::Garbage | Offset::None => None,
         };
-        let (acks, past) = read_acks(&inbox.acks(), meta.ino(), offset.unwrap_or(0))?;
+        acks.retain(|at, _| *at >= offset.unwrap_or(0));
         Ok(Some(Self {
             file,
             inode: meta.ino(),
@@ -282,13 +285,15 @@ fn is_start_of_line(file: &File, offset: u64, length: u64) -> io::Result<bool> {
     Ok(before == *b"\n")
 }
 
-/// The last ack of each line of this inode from `offset` on, and what all of them tell.
-fn read_acks(path: &Path, inode: u64, offset: u64) -> Result<(HashMap<u64, Ack>, Past)> {
+/// The last ack of each line of this inode, what all acks tell, and whether the last of all is
+/// about another inode.
+fn read_acks(path: &Path, inode: u64) -> Result<(HashMap<u64, Ack>, Past, bool)> {
     let mut acks: HashMap<u64, Ack> = HashMap::new();
     let mut past = Past::default();
+    let mut of_another = false;
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((acks, past)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((acks, past, of_another)),
         Err(e) => return Err(Error::io("read", path, e)),
     };
     let read = each_line(&mut BufReader::new(file), LONGEST_ACK, |line| {
@@ -303,7 +308,8 @@ fn read_acks(path: &Path, inode: u64, offset: u64) -> Result<(HashMap<u64, Ack>,
                         past.seen.insert(msg_id, ack.class);
                     }
                 }
-                if ack.inode == inode && ack.line_offset >= offset {
+                of_another = ack.inode != inode;
+                if !of_another {
                     acks.insert(ack.line_offset, ack);
                 }
             }
@@ -312,7 +318,7 @@ fn read_acks(path: &Path, inode: u64, offset: u64) -> Result<(HashMap<u64, Ack>,
         ControlFlow::Continue(())
     });
     read.map_err(|e| Error::io("read", path, e))?;
-    Ok((acks, past))
+    Ok((acks, past, of_another))
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub fn shown_text(message: &Message, sender: &str) -> Result<String, Refusal> {
         }
         return Ok(message.text.clone());
     }
-    let tag = format!("{TAG}from {sender}, msg {}] ", message.msg_id);
+    let tag = tag(sender, message.msg_id);
     if !forges {
         return Ok(tag + &message.text);
     }
@@ -64,6 +64,19 @@ pub fn shown_text(message: &Message, sender: &str) -> Result<String, Refusal> {
         text.push_str(line);
     }
     Ok(text)
+}
+
+fn tag(sender: &str, msg_id: Uuid) -> String {
+    format!("{TAG}from {sender}, msg {msg_id}] ")
+}
+
+/// Whether a text that claude made of several has the message of this tag in it. Only a message's
+/// own tag stands at the beginning of a line.
+#[must_use]
+pub fn has_tag(text: &str, sender: &str, msg_id: Uuid) -> bool {
+    let tag = tag(sender, msg_id);
+    text.match_indices(&tag)
+        .any(|(at, _)| at == 0 || text.as_bytes()[at - 1] == b'\n')
 }
 
 fn looks_like_a_tag(line: &str) -> bool {
@@ -144,6 +157,23 @@ mod tests {
             let found = shown_text(&message(text, true), "alice").unwrap();
             assert_eq!(found, format!("{TAGGED}{shown}"), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_message_is_found_in_a_merged_text_by_its_own_tag() {
+        let message = message("x", true);
+        let shown = shown_text(&message, "alice").unwrap();
+        let id = message.msg_id;
+        for (text, found) in [
+            (shown.clone(), true),
+            (format!("A session sent:\none\n{shown}\nThis came"), true),
+            (format!("he said {shown}"), false),
+            (format!("\\{shown}"), false),
+            ("x".to_owned(), false),
+        ] {
+            assert_eq!(has_tag(&text, "alice", id), found, "{text}");
+        }
+        assert!(!has_tag(&shown, "bob", id));
     }
 
     #[test]

@@ -114,6 +114,15 @@ impl Inbox {
         }
     }
 
+    /// Writes down the first byte that is not handled. Not synced: after a reboot acks and
+    /// transcript tell what an old offset does not.
+    ///
+    /// # Errors
+    /// When it cannot be written; then the old one stays.
+    pub fn write_offset(&self, offset: u64) -> Result<()> {
+        store::replace_unsynced(&self.offset(), offset.to_string().as_bytes())
+    }
+
     /// Takes an inbox away again that was just created, for a session that never came to be.
     pub fn discard(&self) {
         // Best effort by nature: the refusal that led here is what the caller reports.

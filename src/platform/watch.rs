@@ -81,7 +81,10 @@ impl Watch {
 
     fn insert(&self, path: &Path, flags: AddWatchFlags) -> io::Result<Watched> {
         let watched = self.inotify.add_watch(path, flags)?;
-        self.watched.borrow_mut().push(watched);
+        let mut known = self.watched.borrow_mut();
+        if !known.contains(&watched) {
+            known.push(watched);
+        }
         Ok(watched)
     }
 

@@ -6,7 +6,9 @@
 //!   the text and no id, so the text has to tell.
 //! - `attachment` of the type `queued_command` whose `origin` has a `msg_id`: the line came into a
 //!   turn that was under way.
-//! - `user` with an `origin` that has a `msg_id`: the line began a turn.
+//! - `user` with an `origin` that has a `msg_id`: the line began a turn. Lines of one sender that
+//!   wait together are merged into one such row: it has the id of the first, the number of the
+//!   others in `mergedSendUuids`, and all their texts.
 //!
 //! A transcript holds texts of everybody: only these fields, where they belong, count.
 
@@ -16,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -40,6 +43,11 @@ pub enum Sighting<'a> {
         msg_id: Uuid,
         /// How it came there.
         how: Arrival,
+        /// How many lines more of the same sender came with it.
+        merged: usize,
+        /// The text of all of them, with what claude says around it; empty where the line is
+        /// alone.
+        text: String,
     },
 }
 
@@ -71,6 +79,28 @@ struct Row<'a> {
     attachment: Option<&'a RawValue>,
     #[serde(borrow, default)]
     origin: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
+    #[serde(default, rename = "mergedSendUuids")]
+    merged: Option<Vec<IgnoredAny>>,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    content: Content,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Blocks(Vec<Block>),
+}
+
+#[derive(Deserialize)]
+struct Block {
+    #[serde(default)]
+    text: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -153,13 +183,37 @@ fn sighting(line: &[u8]) -> Option<Sighting<'_>> {
             Some(Sighting::Seen {
                 msg_id: msg_id(attachment.origin)?,
                 how: Arrival::MidTurn,
+                merged: 0,
+                text: String::new(),
             })
         }
-        "user" => Some(Sighting::Seen {
-            msg_id: msg_id(row.origin)?,
-            how: Arrival::NewTurn,
-        }),
+        "user" => {
+            let msg_id = msg_id(row.origin)?;
+            let merged = row.merged.map_or(0, |others| others.len());
+            Some(Sighting::Seen {
+                msg_id,
+                how: Arrival::NewTurn,
+                merged,
+                text: if merged > 0 {
+                    said(row.message)
+                } else {
+                    String::new()
+                },
+            })
+        }
         _ => None,
+    }
+}
+
+fn said(message: Option<&RawValue>) -> String {
+    let said = message.and_then(|message| serde_json::from_str::<Said>(message.get()).ok());
+    match said.map(|said| said.content) {
+        Some(Content::Text(text)) => text,
+        Some(Content::Blocks(blocks)) => {
+            let texts: Vec<String> = blocks.into_iter().filter_map(|block| block.text).collect();
+            texts.join("\n")
+        }
+        None => String::new(),
     }
 }
 
@@ -186,6 +240,8 @@ mod tests {
         Some(Sighting::Seen {
             msg_id: Uuid::try_parse(ID).unwrap(),
             how,
+            merged: 0,
+            text: String::new(),
         })
     }
 
@@ -209,6 +265,24 @@ mod tests {
         for (line, expected) in table {
             assert_eq!(sighting(line.as_bytes()), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn merged_lines_are_counted_and_their_texts_told() {
+        let row = USER.replace("\"isMeta\"", "\"mergedSendUuids\":[\"a\",\"b\"],\"isMeta\"");
+        let Some(Sighting::Seen { merged, text, .. }) = sighting(row.as_bytes()) else {
+            panic!("not seen");
+        };
+        assert_eq!(merged, 2);
+        assert_eq!(text, "Another Claude session sent a message:\nx");
+        let blocks = row.replace(
+            "\"Another Claude session sent a message:\\nx\"",
+            r#"[{"type":"text","text":"a"},{"type":"image"},{"type":"text","text":"b"}]"#,
+        );
+        let Some(Sighting::Seen { text, .. }) = sighting(blocks.as_bytes()) else {
+            panic!("not seen");
+        };
+        assert_eq!(text, "a\nb");
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn read_patiently(
 }
 
 fn read_once(config: &Path, pid: i32) -> std::result::Result<Option<Row>, BadRow> {
-    let path = folder(config).join(format!("{pid}.json"));
+    let path = path(config, pid);
     let reason = match read_file(&path) {
         Ok(Some(bytes)) => match Row::parse(&bytes) {
             Ok(row) if row.process.pid == pid => return Ok(Some(row)),
@@ -222,6 +222,12 @@ pub fn list(config: &Path) -> Result<Listing> {
     listing.rows.sort_unstable_by_key(|row| row.process.pid);
     listing.bad.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     Ok(listing)
+}
+
+/// Where the row of one process lies, if it has one.
+#[must_use]
+pub fn path(config: &Path, pid: i32) -> PathBuf {
+    folder(config).join(format!("{pid}.json"))
 }
 
 fn folder(config: &Path) -> PathBuf {

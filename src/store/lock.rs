@@ -31,21 +31,7 @@ impl Lock {
     /// # Errors
     /// [`LockError::Held`] when somebody has it, [`LockError::Broken`] when it cannot be used.
     pub fn try_take(path: &Path) -> Result<Self, LockError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            // Who can only read may look all the same, and has to keep others out meanwhile.
-            .or_else(|e| match e.kind() {
-                ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
-                    File::open(path).map_err(|_| e)
-                }
-                _ => Err(e),
-            })
-            .map_err(|e| LockError::Broken(Error::io("open the lock", path, e)))?;
+        let file = open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => Err(LockError::Held),
@@ -54,4 +40,33 @@ impl Lock {
             }
         }
     }
+
+    /// Takes the lock at `path`, however long another one holds it. For a thread of its own.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn wait(path: &Path) -> Result<Self, LockError> {
+        let file = open(path)?;
+        let locked = file.lock();
+        locked.map_err(|e| LockError::Broken(Error::io("take the lock", path, e)))?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn open(path: &Path) -> Result<File, LockError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        // Who can only read may look all the same, and has to keep others out meanwhile.
+        .or_else(|e| match e.kind() {
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+                File::open(path).map_err(|_| e)
+            }
+            _ => Err(e),
+        })
+        .map_err(|e| LockError::Broken(Error::io("open the lock", path, e)))
 }

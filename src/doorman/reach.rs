@@ -1,0 +1,132 @@
+//! How the session of a doorman is reached: its owner's row, its door, its transcript.
+//!
+//! Everything is looked up anew for each delivery, since the owner may switch to another session
+//! under the same pid, and somebody else may take the place of its socket.
+
+use std::path::PathBuf;
+
+use uuid::Uuid;
+
+use super::door::Door;
+use crate::platform::environment::Environment;
+use crate::platform::process::Identity;
+use crate::session::registry::{self, Row};
+use crate::session::{config_dir, transcript};
+
+/// The way to one claude.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    peer: Identity,
+    config: Option<PathBuf>,
+    /// What claude told its child; nothing for a doorman that is none.
+    told: Option<Told>,
+}
+
+/// The door as the environment names it.
+#[derive(Clone, Debug)]
+struct Told {
+    socket: PathBuf,
+    token: Option<String>,
+}
+
+/// A door that is open, and what to say first.
+#[derive(Debug)]
+pub struct Open {
+    /// The connection.
+    pub door: Door,
+    /// The line with the token that the door may ask for; empty when there is none.
+    pub greeting: Vec<u8>,
+}
+
+impl Reach {
+    /// As a child of `peer`, which told it of its door by the environment.
+    #[must_use]
+    pub fn child(environment: &Environment, peer: Identity) -> Self {
+        let named = |name| environment.get(name).filter(|value| !value.is_empty());
+        let token = environment.get_text("CLAUDE_CODE_MESSAGING_TOKEN");
+        let told = named("CLAUDE_CODE_MESSAGING_SOCKET").map(|socket| Told {
+            socket: PathBuf::from(socket),
+            token: token.map(str::to_owned),
+        });
+        Self {
+            peer,
+            config: config_dir(environment),
+            told,
+        }
+    }
+
+    /// From outside: by the owner's row alone.
+    #[must_use]
+    pub fn outside(environment: &Environment, peer: Identity) -> Self {
+        Self {
+            peer,
+            config: config_dir(environment),
+            told: None,
+        }
+    }
+
+    /// The claude.
+    #[must_use]
+    pub const fn peer(&self) -> &Identity {
+        &self.peer
+    }
+
+    /// The owner's live row.
+    #[must_use]
+    pub fn row(&self) -> Option<Row> {
+        registry::live_row(self.config.as_deref()?, self.peer.pid)
+            .filter(|row| row.process == self.peer)
+    }
+
+    /// Where that row lies, or would.
+    #[must_use]
+    pub fn row_path(&self) -> Option<PathBuf> {
+        Some(registry::path(self.config.as_deref()?, self.peer.pid))
+    }
+
+    /// The transcript of `session`, if it is there.
+    #[must_use]
+    pub fn transcript(&self, session: Uuid, row: Option<&Row>) -> Option<PathBuf> {
+        let cwd = row.and_then(|row| row.cwd.as_deref());
+        transcript::find(self.config.as_deref()?, session, cwd)
+    }
+
+    /// Opens the door. The socket that the environment names counts only when the owner listens
+    /// there: variables are inherited by whoever is started inside a session, and may be another
+    /// session's. Otherwise it is the row's, and the owner has to listen there too.
+    ///
+    /// # Errors
+    /// Why it cannot be used, as a sentence.
+    pub fn door(&self, row: Option<&Row>) -> Result<Open, String> {
+        let mut why = "the session has no door".to_owned();
+        if let Some(told) = &self.told {
+            match Door::open(&told.socket, &self.peer) {
+                Ok(door) => {
+                    let greeting = greeting(told.token.as_deref());
+                    return Ok(Open { door, greeting });
+                }
+                Err(shut) => why = shut.text(&told.socket),
+            }
+        }
+        let Some(socket) = row.and_then(|row| row.socket.as_deref()) else {
+            return Err(why);
+        };
+        let door = Door::open(socket, &self.peer).map_err(|shut| shut.text(socket))?;
+        Ok(Open {
+            door,
+            greeting: Vec::new(),
+        })
+    }
+}
+
+/// What the door may ask for first. On Linux it looks at credentials, and does without.
+fn greeting(token: Option<&str>) -> Vec<u8> {
+    let Some(token) = token else {
+        return Vec::new();
+    };
+    let mut line = serde_json::json!({ "type": "auth", "token": token })
+        .to_string()
+        .into_bytes();
+    line.push(b'\n');
+    line
+}
