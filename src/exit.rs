@@ -11,6 +11,12 @@ use serde::{Deserialize, Serialize};
 /// The exit code of a usage error, for every verb.
 pub const USAGE: u8 = 2;
 
+/// The exit code of a doorman that can deliver nothing from where it is.
+pub const NOT_DELIVERABLE: u8 = 3;
+
+/// The exit code of a doorman that leaves with lines left.
+pub const DELIVERY_FAILED: u8 = 4;
+
 /// What became of a run or a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -415,9 +415,13 @@ fn all_its_answers_are_written_when_the_input_ends() {
 }
 
 #[test]
-fn without_mcp_it_is_a_usage_error() {
+fn without_being_told_how_it_is_a_usage_error() {
     let scratch = Scratch::new();
-    for arguments in [vec!["doorman"], vec!["doorman", "--allow-foreground"]] {
+    for arguments in [
+        vec!["doorman"],
+        vec!["doorman", "--once"],
+        vec!["doorman", "--mcp", "--allow-foreground"],
+    ] {
         let ended = scratch
             .command(Path::new(OO))
             .args(&arguments)

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -84,22 +85,27 @@ pub(crate) fn idle(_: &Chosen, table: &mut Table) {
 }
 
 /// A session whose claude is this process.
-struct Session {
+pub(super) struct Session {
     home: tempfile::TempDir,
     id: Uuid,
+    door: UnixListener,
 }
 
 impl Session {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
+        let home = tempfile::tempdir().expect("a scratch folder");
+        let socket = home.path().join("door.sock");
         let session = Self {
-            home: tempfile::tempdir().expect("a scratch folder"),
+            door: UnixListener::bind(&socket).expect("the scratch folder takes a socket"),
+            home,
             id: Uuid::new_v4(),
         };
         let inbox = session.inbox();
         let mut folders = std::fs::DirBuilder::new();
         folders.recursive(true).mode(0o700);
         let registry = session.home.path().join(".claude/sessions");
-        for folder in [&registry, &inbox] {
+        let transcripts = session.home.path().join(".claude/projects/-work");
+        for folder in [&registry, &inbox, &transcripts] {
             folders
                 .create(folder)
                 .expect("the scratch folder takes folders");
@@ -112,6 +118,7 @@ impl Session {
             "pidDomain": format!("linux::{}", status::pid_namespace()),
             "kind": "interactive",
             "status": "busy",
+            "messagingSocketPath": socket,
         });
         for (path, text) in [
             (registry.join(format!("{pid}.json")), row.to_string()),
@@ -130,6 +137,22 @@ impl Session {
         self.home.path().join("state/inbox")
     }
 
+    /// A file of the session's inbox.
+    pub(super) fn inbox_file(&self, ending: &str) -> PathBuf {
+        self.inbox().join(format!("{}.{ending}", self.id))
+    }
+
+    /// Where claude would write what happens.
+    pub(super) fn transcript(&self) -> PathBuf {
+        let folder = self.home.path().join(".claude/projects/-work");
+        folder.join(format!("{}.jsonl", self.id))
+    }
+
+    /// The socket at which lines arrive.
+    pub(super) const fn door(&self) -> &UnixListener {
+        &self.door
+    }
+
     /// What the doorman says of itself on disk.
     fn heartbeat(&self) -> Value {
         let path = self.inbox().join(format!("{}.inbox.heartbeat", self.id));
@@ -139,7 +162,7 @@ impl Session {
 }
 
 /// A doorman at its post.
-struct Doorman {
+pub(super) struct Doorman {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -147,7 +170,7 @@ struct Doorman {
 
 impl Doorman {
     /// Starts one and shakes hands.
-    fn greeted(session: &Session) -> Self {
+    pub(super) fn greeted(session: &Session) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_oo"));
         command
             .args(["doorman", "--mcp"])
@@ -182,7 +205,7 @@ impl Doorman {
     }
 
     /// Ends it as claude does, after a look whether it was at its post.
-    fn leave(mut self, session: &Session) {
+    pub(super) fn leave(mut self, session: &Session) {
         let heartbeat = session.heartbeat();
         assert_eq!(heartbeat["state"], "following", "{heartbeat}");
         assert_eq!(heartbeat["pid"], self.child.id(), "{heartbeat}");

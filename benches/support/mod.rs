@@ -7,6 +7,7 @@
 //! - the rest: one file for each thing that is measured.
 
 pub(crate) mod claude_under_test;
+pub(crate) mod delivery;
 pub(crate) mod doorman;
 pub(crate) mod long_line;
 pub(crate) mod memory;

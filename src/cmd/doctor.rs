@@ -10,13 +10,17 @@ use crate::ui::one_line;
 
 /// Look for what keeps runs from going well, and say what to do about it.
 ///
-/// Nothing is changed, no session is started and no value of a variable is printed. The exit code
-/// is 0 without findings, and 1 with some.
+/// Nothing is changed without --fix, no session is started and no value of a variable is printed.
+/// The exit code is 0 without findings, and 1 with some.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The claude to look at [default: $OO_CLAUDE, PATH, the usual places]
     #[arg(long, value_name = "PATH")]
     pub claude: Option<PathBuf>,
+
+    /// First mend what is safe to mend: take over inboxes that an older reader left, at their end
+    #[arg(long)]
+    pub fix: bool,
 
     /// How to print.
     #[command(flatten)]
@@ -31,7 +35,15 @@ pub fn run(args: &Args, context: &Context) -> u8 {
 
 fn examine(args: &Args, context: &Context) -> Result<u8> {
     let surroundings = Surroundings::new(&context.environment, args.claude.clone());
-    let report = doctor::examine(&surroundings);
+    let fixed = if args.fix {
+        doctor::fix(&surroundings)
+    } else {
+        Vec::new()
+    };
+    let report = Report {
+        fixed,
+        ..doctor::examine(&surroundings)
+    };
     let console = asking::console();
     if args.format.json {
         console.document(&report)?;
@@ -42,7 +54,11 @@ fn examine(args: &Args, context: &Context) -> Result<u8> {
 }
 
 fn text(report: &Report) -> String {
-    let mut lines = Vec::new();
+    let fixed = report
+        .fixed
+        .iter()
+        .map(|text| format!("{:<18} {}", "fixed", one_line(text)));
+    let mut lines: Vec<String> = fixed.collect();
     for check in &report.checks {
         let status = match check.status {
             Status::Ok => "ok",

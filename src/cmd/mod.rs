@@ -56,7 +56,7 @@ pub fn dispatch(verb: Verb, context: &Context) -> u8 {
         Verb::Version(args) => version::run(&args, context),
         Verb::Completions(args) => completions::run(args, context),
         Verb::Man(args) => man::run(args, context),
-        Verb::Doorman(args) => or_say(doorman::run(&args, &context.environment)),
+        Verb::Doorman(args) => or_say(doorman::run(&args, context)),
     }
 }
 

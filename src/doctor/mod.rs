@@ -4,7 +4,8 @@
 //! [`Surroundings`] and gives an [`Outcome`], and a line in `CHECKS`, which is the order in which
 //! they are made and shown.
 //!
-//! - A check only looks: it changes nothing and starts no session.
+//! - A check only looks: it changes nothing and starts no session. What is safe to mend is mended
+//!   by [`fix`], and only when asked.
 //! - A finding says what, where, and what to do; a check that cannot be made says why.
 //! - Values of variables and contents of credential files are never told, and not read where
 //!   their being there is enough.
@@ -21,6 +22,7 @@ use crate::store::StateDir;
 mod claude;
 mod config;
 mod doorman;
+mod inboxes;
 mod ledgers;
 mod login;
 mod registry;
@@ -36,10 +38,11 @@ const MOST: usize = 20;
 type Check = (&'static str, fn(&Surroundings<'_>) -> Outcome);
 
 /// Every check, in order.
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 8] = [
     ("claude", claude::check),
     ("doorman", doorman::check),
     ("state", state::check),
+    ("inboxes", inboxes::check),
     ("ledgers", ledgers::check),
     ("login", login::check),
     ("config", config::check),
@@ -118,6 +121,8 @@ pub struct Report {
     pub checks: Vec<Line>,
     /// How many of them are findings.
     pub findings: usize,
+    /// What was mended before, a sentence each; nothing unless it was asked for.
+    pub fixed: Vec<String>,
 }
 
 /// Makes every check.
@@ -134,6 +139,16 @@ pub fn examine(surroundings: &Surroundings<'_>) -> Report {
             .filter(|line| line.status == Status::Finding)
             .count(),
         checks,
+        fixed: Vec::new(),
+    }
+}
+
+/// Mends what is safe to mend: inboxes whose place is not known are taken over. What was done.
+#[must_use]
+pub fn fix(surroundings: &Surroundings<'_>) -> Vec<String> {
+    match &surroundings.state {
+        Ok(state) => inboxes::fix(state),
+        Err(_) => Vec::new(),
     }
 }
 

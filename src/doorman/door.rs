@@ -131,6 +131,7 @@ mod tests {
             .read_to_string(&mut text)
             .unwrap();
         assert_eq!(text, "frame\n");
+        let pid = own.pid;
         let others = [
             Identity {
                 pid: own.pid + 1,
@@ -139,16 +140,14 @@ mod tests {
             // The owner's pid, but not the owner any more.
             Identity {
                 proc_start: "1".to_owned(),
-                ..own.clone()
+                ..own
             },
         ];
         for other in others {
-            assert_eq!(
-                Door::open(&path, &other).unwrap_err(),
-                Shut::Stranger(own.pid)
-            );
+            assert_eq!(Door::open(&path, &other).unwrap_err(), Shut::Stranger(pid));
         }
         drop(listener);
+        let own = Identity::own().unwrap();
         assert_eq!(Door::open(&path, &own).unwrap_err(), Shut::Gone);
     }
 

@@ -22,6 +22,7 @@ use crate::store::{Lock, StateDir};
 mod attend;
 pub mod deliver;
 pub mod door;
+pub mod foreground;
 pub mod post;
 pub mod reach;
 pub mod rpc;
@@ -88,6 +89,9 @@ pub struct Doorman {
     held: Option<Request>,
     /// Whether there is more to look at, right now.
     busy: bool,
+    /// When it leaves at the latest, and as soon as nothing waits any more; nothing for one that
+    /// stays.
+    until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -128,6 +132,7 @@ impl Doorman {
             greeted: false,
             held: None,
             busy: false,
+            until: None,
         };
         doorman.look();
         doorman
@@ -139,7 +144,10 @@ impl Doorman {
         match &mut self.post {
             Post::Off | Post::Idle(_) => None,
             Post::Looking { next, .. } => Some(*next),
-            Post::Seated(seat) => Some(seat.due(Instant::now())),
+            Post::Seated(seat) => {
+                let due = seat.due(Instant::now());
+                Some(self.until.map_or(due, |until| due.min(until)))
+            }
         }
     }
 
@@ -222,6 +230,9 @@ impl Doorman {
             Event::InputEnded => reaction.leave = Some(Leave::WhenWritten),
             Event::Stop | Event::ParentEnded => reaction.leave = Some(Leave::AtOnce),
         }
+        if reaction.leave.is_none() && self.is_done() {
+            reaction.leave = Some(Leave::AtOnce);
+        }
         if reaction.leave.is_some()
             && let Post::Seated(seat) = &mut self.post
         {
@@ -285,6 +296,18 @@ impl Doorman {
             }
         }
         answers.push(server::respond(&request, || self.status()));
+    }
+
+    /// Whether it was to stay only as long as something waits, and nothing does, or for too long.
+    fn is_done(&mut self) -> bool {
+        let Some(until) = self.until else {
+            return false;
+        };
+        let nothing_waits = match &mut self.post {
+            Post::Seated(seat) => !self.busy && seat.counted().1 == 0,
+            Post::Off | Post::Looking { .. } | Post::Idle(_) => true,
+        };
+        nothing_waits || Instant::now() >= until
     }
 
     /// Looks at what is new in the session.

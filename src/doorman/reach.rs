@@ -3,7 +3,7 @@
 //! Everything is looked up anew for each delivery, since the owner may switch to another session
 //! under the same pid, and somebody else may take the place of its socket.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
@@ -61,6 +61,19 @@ impl Reach {
         Self {
             peer,
             config: config_dir(environment),
+            told: None,
+        }
+    }
+
+    /// To no claude at all: what its transcript says is all that is left of a session.
+    #[must_use]
+    pub fn nobody(config: Option<&Path>) -> Self {
+        Self {
+            peer: Identity {
+                pid: 0,
+                proc_start: String::new(),
+            },
+            config: config.map(Path::to_owned),
             told: None,
         }
     }

@@ -1,6 +1,6 @@
 //! Every verb with its exit codes: the manual and `docs/exit-codes.md` are made from this.
 
-use super::{Class, USAGE, Verb};
+use super::{Class, DELIVERY_FAILED, NOT_DELIVERABLE, USAGE, Verb};
 
 /// A verb and what its exit codes mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +41,10 @@ pub fn all() -> Vec<VerbCodes> {
         row(
             "doorman",
             &[
-                (0, "served until its input closed"),
-                (USAGE, "without --mcp"),
+                (0, "served until its input closed; nothing waits"),
+                (USAGE, "with neither --mcp nor --allow-foreground"),
+                (NOT_DELIVERABLE, "nothing can be delivered from here"),
+                (DELIVERY_FAILED, "delivery failed, the lines wait"),
             ],
         ),
         row(

@@ -6,8 +6,11 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use super::{Backlog, Inbox};
+use jiff::Timestamp;
+
+use super::{Ack, Backlog, Inbox, LineState};
 use crate::error::{Error, Result};
+use crate::store::{Ledger, LedgerLines};
 
 /// What an inbox holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +24,15 @@ pub struct Counts {
     pub delivered: u64,
     /// Acks that do not parse.
     pub bad_acks: u64,
+}
+
+/// Lines that reached the model's context.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// How many.
+    pub count: u64,
+    /// Who sent them, each once, in the order of their first arrival.
+    pub senders: Vec<String>,
 }
 
 /// Counts again only when something changed: a doorman asks every few seconds for hours.
@@ -81,6 +93,23 @@ pub(super) fn count(inbox: &Inbox) -> Result<Counts> {
     Ok(counts)
 }
 
+/// What arrived since then. A message that was only repeated has arrived before.
+pub(super) fn arrivals(inbox: &Inbox, since: Timestamp) -> Result<Arrivals> {
+    let mut arrivals = Arrivals::default();
+    let acks: LedgerLines<Ack> = Ledger::at(inbox.acks()).read()?;
+    for ack in acks.lines {
+        let arrived = ack.state == LineState::Seen && ack.attempts > 0;
+        if arrived && ack.seen_at.is_some_and(|at| at >= since) {
+            arrivals.count += 1;
+            let sender = ack.from.unwrap_or_default();
+            if !arrivals.senders.contains(&sender) {
+                arrivals.senders.push(sender);
+            }
+        }
+    }
+    Ok(arrivals)
+}
+
 #[cfg(test)]
 #[allow(
     clippy::disallowed_methods,
@@ -136,6 +165,32 @@ mod tests {
             bad_acks: 1,
         };
         assert_eq!(inbox.counts().unwrap(), expected);
+    }
+
+    #[test]
+    fn arrivals_are_those_since_then_with_their_senders() {
+        let (_folder, inbox) = scratch();
+        let at = |second| format!("2026-12-01T00:00:0{second}Z");
+        let ack = |from: &str, state: &str, second: u8, attempts: u8| {
+            let seen_at = at(second);
+            format!(
+                "{{\"state\":\"{state}\",\"line_offset\":0,\"inode\":1,\"from\":\"{from}\",\"seen_at\":\"{seen_at}\",\"attempts\":{attempts}}}\n"
+            )
+        };
+        let acks = [
+            ack("early", "seen", 1, 1),
+            ack("b", "seen", 3, 1),
+            ack("c", "accepted", 3, 1),
+            ack("repeated", "seen", 4, 0),
+            ack("a", "seen", 5, 2),
+            ack("b", "seen", 6, 1),
+        ];
+        fs::write(inbox.acks(), acks.concat()).unwrap();
+        let arrivals = inbox.arrivals(at(2).parse().unwrap()).unwrap();
+        assert_eq!(
+            (arrivals.count, arrivals.senders.join(" ")),
+            (3, "b a".to_owned())
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod message;
 
 pub use ack::{Ack, AckClass, LineState};
 pub use backlog::{Backlog, Entry, Past};
-pub use counts::{Counter, Counts};
+pub use counts::{Arrivals, Counter, Counts};
 pub use heartbeat::{FRESH_FOR, Heartbeat, State};
 pub use message::{LONGEST_SENDER, Message, Place, Priority, Refusal, check_sender, sha256};
 
@@ -49,7 +49,41 @@ pub enum Created {
     Existing,
 }
 
+/// What came of [`Inbox::adopt`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adoption {
+    /// It is read from this byte on.
+    AtEnd(u64),
+    /// Its place is known, or it has no lines.
+    NotNeeded,
+    /// A doorman is at work there.
+    HasDoorman,
+}
+
 impl Inbox {
+    /// Every inbox in this state folder, by session.
+    ///
+    /// # Errors
+    /// When the folder is there and cannot be read.
+    pub fn all(state: &StateDir) -> Result<Vec<Self>> {
+        let folder = state.inbox();
+        let entries = match std::fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(Error::io("list", folder, e)),
+        };
+        let session = |entry: io::Result<std::fs::DirEntry>| {
+            let name = entry.ok()?.file_name();
+            Uuid::try_parse(name.to_str()?.strip_suffix(".inbox")?).ok()
+        };
+        let mut sessions: Vec<Uuid> = entries.filter_map(session).collect();
+        sessions.sort_unstable();
+        Ok(sessions
+            .into_iter()
+            .map(|session| Self::of(state, session))
+            .collect())
+    }
+
     /// The inbox of `session` in this state folder; nothing is created.
     #[must_use]
     pub fn of(state: &StateDir, session: Uuid) -> Self {
@@ -123,6 +157,38 @@ impl Inbox {
         store::replace_unsynced(&self.offset(), offset.to_string().as_bytes())
     }
 
+    /// Whether it has lines but no offset: an older reader left it, and its place is not known.
+    ///
+    /// # Errors
+    /// When it is no file of ours.
+    pub fn adoptable(&self) -> Result<bool> {
+        let length = |path: PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
+        Ok(check(&self.lines())? && length(self.lines()) > 0 && !self.offset().exists())
+    }
+
+    /// Takes over an inbox whose place is not known, behind its last whole line.
+    ///
+    /// # Errors
+    /// When it is no file of ours, or cannot be read or written.
+    pub fn adopt(&self) -> Result<Adoption> {
+        if !self.adoptable()? {
+            return Ok(Adoption::NotNeeded);
+        }
+        let _lock = match store::Lock::try_take(&self.doorman_lock()) {
+            Ok(lock) => lock,
+            Err(store::LockError::Held) => return Ok(Adoption::HasDoorman),
+            Err(store::LockError::Broken(error)) => return Err(error),
+        };
+        let Some(mut backlog) = Backlog::open(self)? else {
+            return Ok(Adoption::NotNeeded);
+        };
+        backlog
+            .read_new(u64::MAX, |_| {})
+            .map_err(|e| Error::io("read", &self.lines(), e))?;
+        self.write_offset(backlog.position())?;
+        Ok(Adoption::AtEnd(backlog.position()))
+    }
+
     /// Takes an inbox away again that was just created, for a session that never came to be.
     pub fn discard(&self) {
         // Best effort by nature: the refusal that led here is what the caller reports.
@@ -137,6 +203,14 @@ impl Inbox {
     /// When one of the files is there and cannot be read.
     pub fn counts(&self) -> Result<Counts> {
         counts::count(self)
+    }
+
+    /// The lines that reached the model's context since then; see [`Arrivals`].
+    ///
+    /// # Errors
+    /// When the acks are there and cannot be read.
+    pub fn arrivals(&self, since: jiff::Timestamp) -> Result<Arrivals> {
+        counts::arrivals(self, since)
     }
 
     fn beside(&self, what: &str) -> PathBuf {
@@ -232,6 +306,26 @@ mod tests {
         assert_eq!(inbox.create().unwrap(), Created::Existing);
         assert_eq!(std::fs::read(inbox.offset()).unwrap(), b"2");
         assert_eq!(std::fs::read(inbox.lines()).unwrap(), b"a\nb\n");
+    }
+
+    #[test]
+    fn an_inbox_without_a_place_is_adopted_once_and_only_when_asked() {
+        let (folder, inbox) = scratch();
+        let state: Environment = [("OO_STATE_DIR".into(), folder.path().as_os_str().to_owned())]
+            .into_iter()
+            .collect();
+        let state = StateDir::locate(&state).unwrap();
+        assert_eq!(inbox.adopt().unwrap(), Adoption::NotNeeded);
+        std::fs::write(inbox.lines(), "old\nolder\nto").unwrap();
+        assert_eq!(Inbox::all(&state).unwrap().len(), 1);
+        assert_eq!(inbox.counts().unwrap().pending, 2);
+        let lock = store::Lock::try_take(&inbox.doorman_lock()).unwrap();
+        assert_eq!(inbox.adopt().unwrap(), Adoption::HasDoorman);
+        drop(lock);
+        assert_eq!(inbox.adopt().unwrap(), Adoption::AtEnd(10));
+        assert_eq!(inbox.adopt().unwrap(), Adoption::NotNeeded);
+        assert_eq!(std::fs::read(inbox.offset()).unwrap(), b"10");
+        assert_eq!(inbox.counts().unwrap().pending, 0);
     }
 
     #[test]

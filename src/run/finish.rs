@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::argv;
+use super::lines::Lines;
 use super::observed::Observed;
 use super::record::ProcessRecord;
 use super::result::{ClaudeEntry, LineageEntry, ResultDocument, ResultEntry, State};
@@ -61,7 +62,8 @@ pub struct Known<'a> {
 #[must_use]
 pub fn document(known: &Known<'_>) -> ResultDocument {
     let transcript = transcript(known);
-    let mut document = base(known, transcript.as_deref());
+    let lines = lines(known);
+    let mut document = base(known, transcript.as_deref(), lines.as_ref());
     let Some(ending) = known.ending else {
         return document;
     };
@@ -84,7 +86,7 @@ pub fn document(known: &Known<'_>) -> ResultDocument {
     document.cost_usd = document
         .total_cost_usd
         .map(|total| cost(total, known.spec.cost_before_usd));
-    judge(&mut document, known, ending, verdict);
+    judge(&mut document, known, ending, verdict, lines.as_ref());
     document
 }
 
@@ -95,7 +97,13 @@ fn cost(total: f64, before: f64) -> f64 {
     ((total - before) * PARTS).round() / PARTS
 }
 
-fn judge(document: &mut ResultDocument, known: &Known<'_>, ending: &Ending, verdict: Verdict) {
+fn judge(
+    document: &mut ResultDocument,
+    known: &Known<'_>,
+    ending: &Ending,
+    verdict: Verdict,
+    lines: Option<&Lines>,
+) {
     let row = verdict
         .deciding
         .and_then(|index| known.observed.results.get(index));
@@ -147,6 +155,9 @@ fn judge(document: &mut ResultDocument, known: &Known<'_>, ending: &Ending, verd
             "the disk of {} is full",
             known.files.root().display()
         ));
+    }
+    if let Some(lines) = lines {
+        notes.extend(lines.notes(known.spec.session_id));
     }
     document.note = (!notes.is_empty()).then(|| notes.join("; "));
 }
@@ -274,7 +285,7 @@ fn transcript(known: &Known<'_>) -> Option<PathBuf> {
 }
 
 /// All that is known whether the run is over or not.
-fn base(known: &Known<'_>, transcript: Option<&Path>) -> ResultDocument {
+fn base(known: &Known<'_>, transcript: Option<&Path>, lines: Option<&Lines>) -> ResultDocument {
     let Known {
         spec,
         observed,
@@ -282,12 +293,7 @@ fn base(known: &Known<'_>, transcript: Option<&Path>) -> ResultDocument {
         ..
     } = known;
     let init = observed.init.as_ref();
-    let started_at = known
-        .record
-        .map_or(spec.created_at, |record| record.started_at);
-    // An inbox that cannot be read does not keep a run from having a result.
-    let inbox = Inbox::of(known.state, spec.session_id);
-    let counts = (spec.doorman != DoormanMode::None).then(|| inbox.counts().unwrap_or_default());
+    let started_at = started_at(known);
     let path = |path: &Path| Some(path.display().to_string());
     ResultDocument {
         run_id: Some(spec.run_id),
@@ -314,8 +320,8 @@ fn base(known: &Known<'_>, transcript: Option<&Path>) -> ResultDocument {
         doorman_heartbeat: known
             .heartbeat
             .and_then(|beat| serde_json::to_value(beat).ok()),
-        doorman_delivered: counts.as_ref().map(|counts| counts.delivered),
-        doorman_pending: counts.as_ref().map(|counts| counts.pending),
+        doorman_delivered: lines.map(|lines| lines.arrived.count),
+        doorman_pending: lines.map(|lines| lines.pending),
         lineage: spec.parent.as_ref().map(|parent| LineageEntry {
             child: spec.session_id,
             parent: parent.session_id,
@@ -362,6 +368,26 @@ fn base(known: &Known<'_>, transcript: Option<&Path>) -> ResultDocument {
         stderr_tail: Some(crate::store::end_of(&files.stderr(), STDERR_TAIL)),
         ..ResultDocument::blank(spec.verb, State::Running)
     }
+}
+
+/// The lines of a run that has a doorman.
+fn lines(known: &Known<'_>) -> Option<Lines> {
+    let spec = known.spec;
+    if spec.doorman == DoormanMode::None {
+        return None;
+    }
+    let inbox = Inbox::of(known.state, spec.session_id);
+    Some(if known.ending.is_some() {
+        Lines::at_the_end(&inbox, started_at(known), known.config)
+    } else {
+        Lines::of(&inbox, started_at(known))
+    })
+}
+
+fn started_at(known: &Known<'_>) -> Timestamp {
+    known
+        .record
+        .map_or(known.spec.created_at, |record| record.started_at)
 }
 
 fn milliseconds_between(from: Timestamp, to: Timestamp) -> u64 {

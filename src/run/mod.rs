@@ -16,6 +16,7 @@ pub mod claude_version;
 pub mod finish;
 pub mod inspect;
 pub mod launch;
+mod lines;
 pub mod listing;
 pub mod mcp_config;
 pub mod observed;

@@ -28,6 +28,9 @@ use crate::store::Ledger;
 mod flight;
 mod lanes;
 mod proof;
+mod settle;
+
+pub use settle::settle;
 
 use flight::{ACCEPT, Flight, Stage};
 use lanes::{LaneId, Lanes, Waiting};
@@ -719,4 +722,8 @@ enum Found {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "tests write files as others would"
+)]
 mod tests;
