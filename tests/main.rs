@@ -22,6 +22,7 @@ mod support;
 mod docs;
 mod doctor;
 mod doorman;
+mod doorman_by_hand;
 mod fake_claude;
 mod hostile;
 
@@ -39,4 +40,5 @@ mod start_descriptors;
 mod start_full_disk;
 mod start_refused;
 mod start_reports;
+mod steer;
 mod verbs_misc;

@@ -1,6 +1,6 @@
 //! The door: the Unix socket that a claude listens on, and that never answers.
 //!
-//! - Whoever listens is asked of the kernel (SO_PEERCRED) before every frame: a path says nothing.
+//! - Whoever listens is asked of the kernel (SO_PEERCRED) for every frame: a path says nothing.
 //! - Nothing here waits in the way of the heartbeat: connecting does not block, writing has a
 //!   limit. A frame that was cut off has no line feed, and is dropped by the other side.
 
@@ -22,7 +22,7 @@ use crate::platform::process::Identity;
 /// How long the other side may take to read a frame.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A connection to the door of the claude that it was asked for.
+/// A connection to a door; whose, it tells.
 #[derive(Debug)]
 pub struct Door {
     stream: OwnedFd,
@@ -60,11 +60,11 @@ impl Shut {
 }
 
 impl Door {
-    /// Connects, and makes sure that `owner` listens.
+    /// Connects to whoever listens.
     ///
     /// # Errors
-    /// When nobody does, or somebody else.
-    pub fn open(path: &Path, owner: &Identity) -> Result<Self, Shut> {
+    /// When nobody does.
+    pub fn connect(path: &Path) -> Result<Self, Shut> {
         let address = UnixAddr::new(path).map_err(Shut::Broken)?;
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let stream =
@@ -74,12 +74,20 @@ impl Door {
             Errno::EAGAIN => Shut::Crowded,
             other => Shut::Broken(other),
         })?;
-        let listener = getsockopt(&stream, PeerCredentials).map_err(Shut::Broken)?;
-        let own_user = listener.uid() == nix::unistd::geteuid().as_raw();
-        if listener.pid() != owner.pid || !own_user || !owner.lives() {
-            return Err(Shut::Stranger(listener.pid()));
-        }
         Ok(Self { stream })
+    }
+
+    /// Makes sure that `owner` listens, and still lives.
+    ///
+    /// # Errors
+    /// When it is somebody else.
+    pub fn belongs_to(&self, owner: &Identity) -> Result<(), Shut> {
+        let listener = getsockopt(&self.stream, PeerCredentials).map_err(Shut::Broken)?;
+        let own_user = listener.uid() == nix::unistd::geteuid().as_raw();
+        if listener.pid() == owner.pid && own_user && owner.lives() {
+            return Ok(());
+        }
+        Err(Shut::Stranger(listener.pid()))
     }
 
     /// Writes the frames, and closes the connection.
@@ -114,14 +122,19 @@ mod tests {
             .unwrap()
     }
 
+    fn open(path: &Path, owner: &Identity) -> Result<Door, Shut> {
+        let door = Door::connect(path)?;
+        door.belongs_to(owner).map(|()| door)
+    }
+
     #[test]
     fn a_frame_reaches_the_owner_and_nobody_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("door.sock");
         let own = Identity::own().unwrap();
-        assert_eq!(Door::open(&path, &own).unwrap_err(), Shut::Gone);
+        assert_eq!(open(&path, &own).unwrap_err(), Shut::Gone);
         let listener = UnixListener::bind(&path).unwrap();
-        let door = Door::open(&path, &own).unwrap();
+        let door = open(&path, &own).unwrap();
         runtime().block_on(door.write(b"frame\n".to_vec())).unwrap();
         let mut text = String::new();
         listener
@@ -144,11 +157,11 @@ mod tests {
             },
         ];
         for other in others {
-            assert_eq!(Door::open(&path, &other).unwrap_err(), Shut::Stranger(pid));
+            assert_eq!(open(&path, &other).unwrap_err(), Shut::Stranger(pid));
         }
         drop(listener);
         let own = Identity::own().unwrap();
-        assert_eq!(Door::open(&path, &own).unwrap_err(), Shut::Gone);
+        assert_eq!(open(&path, &own).unwrap_err(), Shut::Gone);
     }
 
     #[test]
@@ -158,7 +171,7 @@ mod tests {
         let long = folder.path().join("x".repeat(120));
         let paths = [folder.path().to_owned(), long];
         for path in paths {
-            let shut = Door::open(&path, &own).unwrap_err();
+            let shut = open(&path, &own).unwrap_err();
             assert!(
                 shut.text(&path).contains(&path.display().to_string()),
                 "{shut:?}"
@@ -174,7 +187,7 @@ mod tests {
         let _listener = UnixListener::bind(&path).unwrap();
         let mut held = Vec::new();
         let shut = loop {
-            match Door::open(&path, &own) {
+            match open(&path, &own) {
                 Ok(door) => held.push(door),
                 Err(shut) => break shut,
             }

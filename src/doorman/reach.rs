@@ -111,24 +111,35 @@ impl Reach {
     /// # Errors
     /// Why it cannot be used, as a sentence.
     pub fn door(&self, row: Option<&Row>) -> Result<Open, String> {
-        let mut why = "the session has no door".to_owned();
-        if let Some(told) = &self.told {
-            match Door::open(&told.socket, &self.peer) {
-                Ok(door) => {
-                    let greeting = greeting(told.token.as_deref());
-                    return Ok(Open { door, greeting });
-                }
-                Err(shut) => why = shut.text(&told.socket),
+        let own = self.told.as_ref().and_then(|told| {
+            let door = Door::connect(&told.socket).ok()?;
+            door.belongs_to(&self.peer).ok()?;
+            Some((&told.socket, door, greeting(told.token.as_deref())))
+        });
+        let (socket, door, greeting) = match own {
+            Some(own) => own,
+            None => {
+                let socket = row.and_then(|row| row.socket.as_ref());
+                let socket = socket.ok_or_else(|| self.without_door())?;
+                let door = Door::connect(socket).map_err(|shut| shut.text(socket))?;
+                (socket, door, Vec::new())
             }
-        }
-        let Some(socket) = row.and_then(|row| row.socket.as_deref()) else {
-            return Err(why);
         };
-        let door = Door::open(socket, &self.peer).map_err(|shut| shut.text(socket))?;
-        Ok(Open {
-            door,
-            greeting: Vec::new(),
-        })
+        door.belongs_to(&self.peer)
+            .map_err(|shut| shut.text(socket))?;
+        Ok(Open { door, greeting })
+    }
+
+    /// Why there is no door, when the row names none.
+    fn without_door(&self) -> String {
+        let Some(told) = &self.told else {
+            return "the session has no door".to_owned();
+        };
+        let door = Door::connect(&told.socket);
+        match door.and_then(|door| door.belongs_to(&self.peer)) {
+            Err(shut) => shut.text(&told.socket),
+            Ok(()) => "the session's door was shut for a moment".to_owned(),
+        }
     }
 }
 

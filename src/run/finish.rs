@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::argv;
 use super::lines::Lines;
@@ -327,7 +326,7 @@ fn base(known: &Known<'_>, transcript: Option<&Path>, lines: Option<&Lines>) -> 
             parent: parent.session_id,
             by: By::Dispatcher,
         }),
-        permission_denials: denials(observed),
+        permission_denials: observed.every_denial(),
         background: observed.tasks.values().cloned().collect(),
         mcp_servers: init
             .and_then(|init| init.mcp_servers.0.clone())
@@ -392,31 +391,4 @@ fn started_at(known: &Known<'_>) -> Timestamp {
 
 fn milliseconds_between(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
-}
-
-/// Denied calls come in rows of their own and in the result rows; each is listed once.
-fn denials(observed: &Observed) -> Vec<Value> {
-    let mut all: Vec<Value> = Vec::new();
-    let from_rows = observed
-        .results
-        .iter()
-        .flat_map(|row| row.permission_denials.clone());
-    let own = observed
-        .denials
-        .iter()
-        .filter_map(|denial| serde_json::to_value(denial).ok());
-    for denial in from_rows.chain(own) {
-        let id = denial
-            .get("tool_use_id")
-            .cloned()
-            .filter(|id| !id.is_null());
-        let known = all.iter().any(|other| match &id {
-            Some(id) => other.get("tool_use_id") == Some(id),
-            None => *other == denial,
-        });
-        if !known {
-            all.push(denial);
-        }
-    }
-    all
 }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::row::{ApiError, Block, Denial, Init, Message, ResultRow, Retry, Row, TaskChange};
 
@@ -91,6 +92,34 @@ impl Task {
 }
 
 impl Observed {
+    /// Denied calls come in rows of their own and in the result rows; each is listed once.
+    #[must_use]
+    pub fn every_denial(&self) -> Vec<Value> {
+        let mut all: Vec<Value> = Vec::new();
+        let from_rows = self
+            .results
+            .iter()
+            .flat_map(|row| row.permission_denials.clone());
+        let own = self
+            .denials
+            .iter()
+            .filter_map(|denial| serde_json::to_value(denial).ok());
+        for denial in from_rows.chain(own) {
+            let id = denial
+                .get("tool_use_id")
+                .cloned()
+                .filter(|id| !id.is_null());
+            let known = all.iter().any(|other| match &id {
+                Some(id) => other.get("tool_use_id") == Some(id),
+                None => *other == denial,
+            });
+            if !known {
+                all.push(denial);
+            }
+        }
+        all
+    }
+
     /// Takes in one line; the row, when it is one.
     pub fn line(&mut self, line: &[u8]) -> Option<Row> {
         if line.trim_ascii().is_empty() {

@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use crate::error::{Error, Kind, Result};
 
-/// The first window in which [`total_cost`] looks, and the last: the whole of most transcripts.
-const COST_WINDOWS: (u64, u64) = (256 * 1024, 64 * 1024 * 1024);
+/// The first window in which is looked, and the last: the whole of most transcripts.
+const WINDOWS: (u64, u64) = (256 * 1024, 64 * 1024 * 1024);
 
 /// How deep the folder of a session is looked through for growth.
 const DEPTH: u8 = 4;
@@ -150,6 +150,8 @@ pub struct Rows {
     /// `totalCostUSD` of the last `cost-state` row, in US dollars since the session began. claude
     /// writes one at its end, and none when it is killed.
     pub total_cost_usd: Option<f64>,
+    /// `permissionMode` of the last `user` row that has one.
+    pub permission_mode: Option<String>,
     /// Whether the last thing said, by the user or the model, is the mark of an interruption.
     pub interrupted: bool,
     /// Rows that were understood.
@@ -166,6 +168,8 @@ struct Fields<'a> {
     sidechain: Option<bool>,
     #[serde(default, rename = "totalCostUSD")]
     total_cost: Option<f64>,
+    #[serde(borrow, default, rename = "permissionMode")]
+    permission_mode: Option<std::borrow::Cow<'a, str>>,
     #[serde(borrow, default)]
     message: Option<&'a serde_json::value::RawValue>,
 }
@@ -213,6 +217,8 @@ impl Rows {
             Some("cost-state") => self.total_cost_usd = fields.total_cost.or(self.total_cost_usd),
             Some("assistant") if fields.sidechain != Some(true) => self.interrupted = false,
             Some("user") if fields.sidechain != Some(true) => {
+                let mode = fields.permission_mode.as_deref().map(str::to_owned);
+                self.permission_mode = mode.or(self.permission_mode.take());
                 self.interrupted = fields
                     .message
                     .is_some_and(|message| is_interruption(message.get()));
@@ -259,11 +265,25 @@ fn is_interruption(message: &str) -> bool {
 /// # Errors
 /// As [`tail`].
 pub fn total_cost(transcript: &Path) -> Result<Option<f64>> {
-    let mut window = COST_WINDOWS.0;
+    last(transcript, |rows| rows.total_cost_usd)
+}
+
+/// The permission mode in which the session last took something from its user, as claude calls it;
+/// none when none of its last 64 MiB tells.
+///
+/// # Errors
+/// As [`tail`].
+pub fn permission_mode(transcript: &Path) -> Result<Option<String>> {
+    last(transcript, |rows| rows.permission_mode)
+}
+
+/// The last that rows say of something, looked for in ever larger ends of the file.
+fn last<T>(transcript: &Path, mut what: impl FnMut(Rows) -> Option<T>) -> Result<Option<T>> {
+    let mut window = WINDOWS.0;
     loop {
         let end = tail(transcript, window)?;
-        let found = parse(&end.bytes).total_cost_usd;
-        if found.is_some() || end.whole || window >= COST_WINDOWS.1 {
+        let found = what(parse(&end.bytes));
+        if found.is_some() || end.whole || window >= WINDOWS.1 {
             return Ok(found);
         }
         window *= 4;
@@ -321,6 +341,21 @@ mod tests {
             find(config.path(), session(), Some(cwd)),
             Some(guessed.join(&name))
         );
+    }
+
+    #[test]
+    fn the_last_permission_mode_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.jsonl");
+        let user = |mode: &str| format!("{{\"type\":\"user\",\"permissionMode\":\"{mode}\"}}\n");
+        fs::write(
+            &path,
+            [user("default"), user("plan"), format!("{SAID}\n{MARK}\n")].concat(),
+        )
+        .unwrap();
+        assert_eq!(permission_mode(&path).unwrap().as_deref(), Some("plan"));
+        fs::write(&path, SAID).unwrap();
+        assert_eq!(permission_mode(&path).unwrap(), None);
     }
 
     #[test]

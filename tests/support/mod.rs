@@ -8,6 +8,7 @@
 //! - [`mock`] and [`sse`]: the Messages API on loopback;
 //! - [`lanes`] and [`netns`]: which tests can run here, and the walls around a real claude;
 //! - [`rows`]: reading what claude printed and wrote, and comparing its shape;
+//! - [`steered`]: a session under way that waits, to send lines to;
 //! - [`mcp`]: a small MCP server that writes down how it was treated.
 #![allow(
     dead_code,
@@ -24,4 +25,5 @@ pub(crate) mod process;
 pub(crate) mod rows;
 pub(crate) mod scenario;
 pub(crate) mod sse;
+pub(crate) mod steered;
 pub(crate) mod sweep;
