@@ -9,7 +9,7 @@
 //!   `status` tells what is wrong.
 //! - It leaves at once on a signal (claude sends SIGINT with its last row, and waits), when its
 //!   input ends, and when its parent is gone.
-//! - One closed enum, [`Event`], goes into one plain function, [`Doorman::handle`]; [`attend`] is
+//! - One closed enum, [`Event`], goes into one plain function, [`Doorman::handle`]; `attend` is
 //!   the loop around it, and the only place that waits.
 
 use std::path::PathBuf;

@@ -8,9 +8,12 @@ use std::os::unix::net::UnixListener;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::inbox::Message;
 use crate::inbox::Priority;
 use crate::platform::environment::Environment;
+use crate::platform::host;
 use crate::platform::process::Identity;
+use crate::store::Ledger;
 use crate::store::StateDir;
 
 const SESSION: Uuid = Uuid::from_u128(7);
