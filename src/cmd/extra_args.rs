@@ -132,7 +132,7 @@ fn contradiction(word: &str, own: Own) -> Error {
     let (what, hint) = match own {
         Own::Form => (
             "oo itself chooses how claude reads and writes",
-            "leave it out: --json and --follow choose what oo prints",
+            "leave it out: --json and --follow choose what oo prints, --hold keeps stdin open",
         ),
         Own::Session => (
             "oo itself chooses the session",

@@ -182,6 +182,7 @@ impl LaunchArgs {
             env,
             drop_env,
             limits: self.limits(),
+            hold: None,
             parent: match self.parent {
                 Some(session_id) => Some(Parent {
                     session_id,

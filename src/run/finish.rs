@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::argv;
+use super::held::HoldEntry;
 use super::observed::Observed;
 use super::record::ProcessRecord;
 use super::result::{ClaudeEntry, LineageEntry, ResultDocument, ResultEntry, State};
@@ -316,12 +316,15 @@ fn base(known: &Known<'_>, transcript: Option<&Path>) -> ResultDocument {
             .and_then(|beat| serde_json::to_value(beat).ok()),
         doorman_delivered: counts.as_ref().map(|counts| counts.delivered),
         doorman_pending: counts.as_ref().map(|counts| counts.pending),
+        hold: spec
+            .hold
+            .map(|hold| HoldEntry::of(hold, known.ending.is_none() && observed.at_rest())),
         lineage: spec.parent.as_ref().map(|parent| LineageEntry {
             child: spec.session_id,
             parent: parent.session_id,
             by: By::Dispatcher,
         }),
-        permission_denials: denials(observed),
+        permission_denials: observed.all_denials(),
         background: observed.tasks.values().cloned().collect(),
         mcp_servers: init
             .and_then(|init| init.mcp_servers.0.clone())
@@ -366,31 +369,4 @@ fn base(known: &Known<'_>, transcript: Option<&Path>) -> ResultDocument {
 
 fn milliseconds_between(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
-}
-
-/// Denied calls come in rows of their own and in the result rows; each is listed once.
-fn denials(observed: &Observed) -> Vec<Value> {
-    let mut all: Vec<Value> = Vec::new();
-    let from_rows = observed
-        .results
-        .iter()
-        .flat_map(|row| row.permission_denials.clone());
-    let own = observed
-        .denials
-        .iter()
-        .filter_map(|denial| serde_json::to_value(denial).ok());
-    for denial in from_rows.chain(own) {
-        let id = denial
-            .get("tool_use_id")
-            .cloned()
-            .filter(|id| !id.is_null());
-        let known = all.iter().any(|other| match &id {
-            Some(id) => other.get("tool_use_id") == Some(id),
-            None => *other == denial,
-        });
-        if !known {
-            all.push(denial);
-        }
-    }
-    all
 }

@@ -8,6 +8,7 @@
 //! - [`mock`] and [`sse`]: the Messages API on loopback;
 //! - [`lanes`] and [`netns`]: which tests can run here, and the walls around a real claude;
 //! - [`rows`]: reading what claude printed and wrote, and comparing its shape;
+//! - [`held`]: a session that is held open, and lines for its door;
 //! - [`mcp`]: a small MCP server that writes down how it was treated.
 #![allow(
     dead_code,
@@ -16,6 +17,7 @@
 
 pub(crate) mod claude;
 pub(crate) mod env;
+pub(crate) mod held;
 pub(crate) mod lanes;
 pub(crate) mod mcp;
 pub(crate) mod mock;
