@@ -160,6 +160,7 @@ fn tells(document: &str, value: &Value) {
 fn every_field_of_a_result_is_told() {
     use oo::exit::Verb;
     use oo::inbox::Heartbeat;
+    use oo::run::held::HoldEntry;
     use oo::run::result::{ClaudeEntry, LineageEntry, ResultDocument, ResultEntry, State};
     use oo::run::row::{McpServer, ResultRow, Retry};
     use oo::run::verdict::Exit;
@@ -191,6 +192,10 @@ fn every_field_of_a_result_is_told() {
             pid: None,
         }),
         exit: Some(Exit::default()),
+        hold: Some(HoldEntry {
+            idle_ms: None,
+            waiting: false,
+        }),
         permission_denials: vec![json!({"tool_name": "", "tool_use_id": "", "tool_input": {}})],
         ..ResultDocument::blank(Verb::Start, State::Ended)
     };

@@ -38,6 +38,8 @@ mod start;
 mod start_clocks;
 mod start_descriptors;
 mod start_full_disk;
+mod start_hold;
+mod start_hold_ends;
 mod start_refused;
 mod start_reports;
 mod steer;

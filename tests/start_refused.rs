@@ -75,6 +75,33 @@ fn prompts_that_are_none() {
 }
 
 #[test]
+fn arguments_that_contradict_what_oo_decides() {
+    let env = TestEnv::new();
+    for (word, said) in [
+        ("--input-format=stream-json", "how claude reads and writes"),
+        ("--output-format=text", "how claude reads and writes"),
+        ("-p", "how claude reads and writes"),
+        ("--resume=x", "the session"),
+        ("-c", "the session"),
+        ("--session-id=x", "the session"),
+        ("mcp", "the prompt"),
+        ("--version", "run nothing"),
+    ] {
+        let done = env.oo(["start", "--json", "x", "--", word]).run();
+        done.expect_code(2);
+        assert_eq!(done.stdout, "");
+        let name = word.split('=').next().unwrap();
+        assert!(
+            done.stderr.contains(&format!("{name:?}")) && done.stderr.contains(said),
+            "{}",
+            done.stderr
+        );
+    }
+    assert!(env.recorded_starts().is_empty(), "claude was started");
+    assert!(!env.state().exists(), "nothing is left");
+}
+
+#[test]
 fn a_prompt_of_ten_megabytes_passes() {
     let env = TestEnv::new();
     let prompt = "y".repeat(10 * 1024 * 1024);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::Context;
+use super::{Context, extra_args};
 use crate::error::{Error, Kind, Result};
 use crate::exit::Verb;
 use crate::platform::clock;
@@ -131,7 +131,7 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "PATH")]
     pub claude: Option<PathBuf>,
 
-    /// Handed to claude as they are
+    /// Handed to claude as they are; what oo itself decides (session, formats, prompt) is refused
     #[arg(last = true, value_name = "ARGS")]
     pub extra: Vec<String>,
 }
@@ -162,6 +162,7 @@ impl LaunchArgs {
     /// Refused when claude, the folder or a file is not there, or a value cannot be recorded.
     pub fn spec(&self, verb: Verb, context: &Context) -> Result<LaunchSpec> {
         let environment = &context.environment;
+        extra_args::check(&self.extra)?;
         let (env, drop_env) = self.variables()?;
         Ok(LaunchSpec {
             schema: spec::SCHEMA.to_owned(),
@@ -181,6 +182,7 @@ impl LaunchArgs {
             env,
             drop_env,
             limits: self.limits(),
+            hold: None,
             parent: match self.parent {
                 Some(session_id) => Some(Parent {
                     session_id,

@@ -104,7 +104,8 @@ fn supervise(
                 e,
             ))
         })?;
-    let mut view = RunView::new(console, output.follow, output.json);
+    let mut view =
+        RunView::new(console, output.follow, output.json).held(prepared.spec.hold.is_some());
     let surroundings = Surroundings {
         state: state.clone(),
         config,

@@ -4,6 +4,7 @@ pub mod asking;
 pub mod completions;
 pub mod doctor;
 pub mod doorman;
+pub mod extra_args;
 pub mod launch_args;
 pub mod launching;
 pub mod man;

@@ -111,7 +111,11 @@ fn state(run: &RunRow) -> String {
     match (&run.class, &run.cause) {
         (Some(class), Some(cause)) => format!("{class} ({cause})"),
         (Some(class), None) => class.clone(),
-        (None, _) => run.state.clone(),
+        (None, _) => match run.hold {
+            Some(hold) if hold.waiting => format!("{} (held, idle)", run.state),
+            Some(_) => format!("{} (held)", run.state),
+            None => run.state.clone(),
+        },
     }
 }
 

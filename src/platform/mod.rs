@@ -8,6 +8,7 @@ pub mod descriptors;
 pub mod environment;
 pub mod host;
 pub mod pidfd;
+pub mod pipe;
 pub mod probe;
 pub mod process;
 pub mod readiness;

@@ -15,6 +15,9 @@ pub fn arguments(spec: &LaunchSpec, mcp: &Path) -> Vec<String> {
         .iter()
         .map(|flag| (*flag).to_owned())
         .collect();
+    if spec.hold.is_some() {
+        argv.push("--input-format=stream-json".to_owned());
+    }
     argv.push(format!("--session-id={}", spec.session_id));
     if spec.doorman == DoormanMode::Injected {
         argv.push(format!("--mcp-config={}", mcp.display()));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::argv;
+use super::held::HoldEntry;
 use super::lines::Lines;
 use super::observed::Observed;
 use super::record::ProcessRecord;
@@ -321,12 +322,15 @@ fn base(known: &Known<'_>, transcript: Option<&Path>, lines: Option<&Lines>) -> 
             .and_then(|beat| serde_json::to_value(beat).ok()),
         doorman_delivered: lines.map(|lines| lines.arrived.count),
         doorman_pending: lines.map(|lines| lines.pending),
+        hold: spec
+            .hold
+            .map(|hold| HoldEntry::of(hold, known.ending.is_none() && observed.at_rest())),
         lineage: spec.parent.as_ref().map(|parent| LineageEntry {
             child: spec.session_id,
             parent: parent.session_id,
             by: By::Dispatcher,
         }),
-        permission_denials: observed.every_denial(),
+        permission_denials: observed.all_denials(),
         background: observed.tasks.values().cloned().collect(),
         mcp_servers: init
             .and_then(|init| init.mcp_servers.0.clone())

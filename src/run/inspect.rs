@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::finish::{self, Known};
+use super::held::{self, HoldEntry};
 use super::observed::Observed;
 use super::reading;
 use super::record::{self, ProcessRecord};
@@ -88,8 +89,15 @@ pub fn judge(
         && record
             .as_ref()
             .is_none_or(|record| record.schema == record::SCHEMA);
-    let mut document = so_far(state, files, spec, config, record)?.document(State::Ended);
-    if known && let Err(error) = store::replace_json(&files.result(), &document) {
+    let found = so_far(state, files, spec, config, record)?;
+    let mut document = found.document(State::Ended);
+    let write = || {
+        if spec.hold.is_some() {
+            held::settle(files, &found.observed.results)?;
+        }
+        store::replace_json(&files.result(), &document)
+    };
+    if known && let Err(error) = write() {
         let before = document.note.take().map(|note| note + "; ");
         document.note = Some(format!("{}{error}", before.unwrap_or_default()));
     }
@@ -224,6 +232,15 @@ impl Found<'_> {
                 Vec::new()
             },
         });
-        ResultDocument { state, ..document }
+        // Only a supervisor keeps a session open.
+        let hold = document.hold.map(|hold| HoldEntry {
+            waiting: hold.waiting && state == State::Running,
+            ..hold
+        });
+        ResultDocument {
+            state,
+            hold,
+            ..document
+        }
     }
 }

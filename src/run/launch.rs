@@ -144,15 +144,24 @@ impl Prepared {
         error.with_kind(Kind::Refused)
     }
 
-    /// What is to be executed.
+    /// The prompt, for being read once.
+    ///
+    /// # Errors
+    /// When its descriptor cannot be had a second time.
+    pub fn prompt(&self) -> Result<File> {
+        self.again(&self.streams.prompt)
+    }
+
+    fn again(&self, file: &File) -> Result<File> {
+        file.try_clone()
+            .map_err(|e| Error::io("share a file of", self.files.root(), e))
+    }
+
+    /// What is to be executed, with this as its stdin.
     ///
     /// # Errors
     /// When the descriptors of the files cannot be had a second time.
-    pub fn plan(&self) -> Result<SpawnPlan> {
-        let again = |file: &File| {
-            file.try_clone()
-                .map_err(|e| Error::io("share a file of", self.files.root(), e))
-        };
+    pub fn plan(&self, stdin: File) -> Result<SpawnPlan> {
         Ok(SpawnPlan {
             program: self.spec.claude.path.clone(),
             name: self.spec.claude.name.clone(),
@@ -162,9 +171,9 @@ impl Prepared {
                 .collect(),
             environment: self.environment.variables.clone(),
             cwd: self.spec.cwd.clone(),
-            stdin: again(&self.streams.prompt)?,
-            stdout: again(&self.streams.events)?,
-            stderr: again(&self.streams.stderr)?,
+            stdin,
+            stdout: self.again(&self.streams.events)?,
+            stderr: self.again(&self.streams.stderr)?,
             pass: self.environment.descriptors.clone(),
         })
     }
@@ -191,6 +200,9 @@ fn write_files(
         events: store::create_appending(&files.events())?,
         stderr: store::create_appending(&files.stderr())?,
     };
+    if spec.hold.is_some() {
+        store::create_appending(&files.results())?;
+    }
     // Last of all: a folder with a spec is a run.
     store::create_private(&files.spec(), &spec_text)?;
     Ok(streams)

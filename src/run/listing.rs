@@ -2,7 +2,7 @@
 //!
 //! Of a run that has a result only that is read, and only the fields of [`RunRow`]; of one that
 //! is going on, its launch spec and its processes. Events are read only of a run that lost its
-//! supervisor, once: then it has a result. Words of open sets (class, cause, …) stay words, so
+//! supervisor, once: then it has a result; and of a held session their end. Words of open sets (class, cause, …) stay words, so
 //! that a row of a newer oo is shown as it is. A run that cannot be read does not hide the others.
 
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::held::{self, HoldEntry};
 use super::inspect::{self, Standing};
 use super::record::ProcessRecord;
 use super::result::State;
@@ -75,6 +76,9 @@ pub struct RunRow {
     /// What it cost, in dollars; null while it runs.
     #[serde(default)]
     pub cost_usd: Option<f64>,
+    /// How the session is held open.
+    #[serde(default)]
+    pub hold: Option<HoldEntry>,
     /// When it began.
     #[serde(default)]
     pub started_at: Option<Timestamp>,
@@ -148,8 +152,16 @@ fn row(state: &StateDir, id: Uuid, config: Option<&Path>) -> Result<Option<RunRo
         Err(error) => return Err(error),
     };
     let row = match inspect::standing(&files)? {
-        Standing::Supervised(record) => going(&spec, State::Running, record.as_deref()),
-        Standing::Alone(record) => going(&spec, State::Unsupervised, Some(&record)),
+        Standing::Supervised(record) => RunRow {
+            hold: spec
+                .hold
+                .map(|hold| HoldEntry::of(hold, held::rests(&files))),
+            ..going(&spec, State::Running, record.as_deref())
+        },
+        Standing::Alone(record) => RunRow {
+            hold: spec.hold.map(|hold| HoldEntry::of(hold, false)),
+            ..going(&spec, State::Unsupervised, Some(&record))
+        },
         Standing::Over(record, lock) => {
             let document = inspect::judge(state, &files, &spec, config, record, lock)?;
             serde_json::to_value(document)
@@ -195,6 +207,7 @@ fn going(spec: &LaunchSpec, state: State, record: Option<&ProcessRecord>) -> Run
         exit_code: None,
         cwd: Some(spec.cwd.display().to_string()),
         cost_usd: None,
+        hold: None,
         started_at: Some(record.map_or(spec.created_at, |record| record.started_at)),
         ended_at: None,
         duration_ms: None,

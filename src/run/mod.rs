@@ -14,6 +14,7 @@ pub mod child_env;
 pub mod claude_program;
 pub mod claude_version;
 pub mod finish;
+pub mod held;
 pub mod inspect;
 pub mod launch;
 mod lines;
@@ -30,6 +31,7 @@ pub mod select;
 pub mod spec;
 pub mod stop;
 pub mod supervise;
+pub mod user_row;
 pub mod verdict;
 pub mod watchdog;
 

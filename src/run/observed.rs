@@ -42,6 +42,8 @@ pub struct Observed {
     pub in_turn: bool,
     /// When the account's limit resets, in seconds since the epoch.
     pub resets_at: Option<i64>,
+    /// How many retries were earlier turns'.
+    retries_before: usize,
     turns: BTreeSet<String>,
 }
 
@@ -92,34 +94,6 @@ impl Task {
 }
 
 impl Observed {
-    /// Denied calls come in rows of their own and in the result rows; each is listed once.
-    #[must_use]
-    pub fn every_denial(&self) -> Vec<Value> {
-        let mut all: Vec<Value> = Vec::new();
-        let from_rows = self
-            .results
-            .iter()
-            .flat_map(|row| row.permission_denials.clone());
-        let own = self
-            .denials
-            .iter()
-            .filter_map(|denial| serde_json::to_value(denial).ok());
-        for denial in from_rows.chain(own) {
-            let id = denial
-                .get("tool_use_id")
-                .cloned()
-                .filter(|id| !id.is_null());
-            let known = all.iter().any(|other| match &id {
-                Some(id) => other.get("tool_use_id") == Some(id),
-                None => *other == denial,
-            });
-            if !known {
-                all.push(denial);
-            }
-        }
-        all
-    }
-
     /// Takes in one line; the row, when it is one.
     pub fn line(&mut self, line: &[u8]) -> Option<Row> {
         if line.trim_ascii().is_empty() {
@@ -139,6 +113,9 @@ impl Observed {
             Row::Init(init) => {
                 self.in_turn = true;
                 self.interrupted = false;
+                // What failed in an earlier turn says nothing of this one.
+                self.last_error = None;
+                self.retries_before = self.retries.len();
                 self.init = Some(init.clone());
             }
             Row::Assistant(message) => self.assistant(message),
@@ -254,6 +231,40 @@ impl Observed {
             |task: &&Task| task.lives() && task.task_type.as_deref() == Some("local_agent");
         let calls = |call: &&ToolCall| matches!(call.name.as_str(), "Agent" | "Task");
         self.tasks.values().filter(agents).count() + self.tools.values().filter(calls).count()
+    }
+
+    /// The retries of the newest turn.
+    #[must_use]
+    pub fn turn_retries(&self) -> &[Retry] {
+        self.retries.get(self.retries_before..).unwrap_or_default()
+    }
+
+    /// Denied calls come in rows of their own and in the result rows; each is listed once.
+    #[must_use]
+    pub fn all_denials(&self) -> Vec<Value> {
+        let mut all: Vec<Value> = Vec::new();
+        let from_rows = self
+            .results
+            .iter()
+            .flat_map(|row| row.permission_denials.clone());
+        let own = self
+            .denials
+            .iter()
+            .filter_map(|denial| serde_json::to_value(denial).ok());
+        for denial in from_rows.chain(own) {
+            let id = denial
+                .get("tool_use_id")
+                .cloned()
+                .filter(|id| !id.is_null());
+            let known = all.iter().any(|other| match &id {
+                Some(id) => other.get("tool_use_id") == Some(id),
+                None => *other == denial,
+            });
+            if !known {
+                all.push(denial);
+            }
+        }
+        all
     }
 
     /// The session's cost as claude last reported it, in dollars.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::held::HoldEntry;
 use super::observed::Task;
 use super::row::{McpServer, ResultRow, Retry};
 use super::spec::DoormanMode;
@@ -109,6 +110,9 @@ pub struct ResultDocument {
     pub doorman_pending: Option<u64>,
     /// What a reader should know besides.
     pub note: Option<String>,
+    /// How the session is held open.
+    #[serde(default)]
+    pub hold: Option<HoldEntry>,
     /// Which session started this one.
     pub lineage: Option<LineageEntry>,
     /// The systemd unit that it ran in.
@@ -239,6 +243,7 @@ impl ResultDocument {
             doorman_delivered: None,
             doorman_pending: None,
             note: None,
+            hold: None,
             lineage: None,
             unit: None,
             invocation_id: None,

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::watchdog::Limits;
+use super::watchdog::{Hold, Limits};
 use crate::exit::Verb;
 
 /// The schema of `spec.json`.
@@ -43,6 +43,9 @@ pub struct LaunchSpec {
     pub drop_env: Vec<String>,
     /// Its clocks.
     pub limits: Limits,
+    /// Whether the session is held open between turns.
+    #[serde(default)]
+    pub hold: Option<Hold>,
     /// The session that started it, with how that is known.
     pub parent: Option<Parent>,
     /// What the session had cost before, in dollars.

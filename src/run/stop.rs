@@ -1,7 +1,8 @@
 //! Ending a run: why, and the ladder of rungs.
 //!
 //! The ladder is data: interrupt, grace, terminate, grace, kill of the whole group and of every
-//! process that was seen below claude. It is climbed by whoever holds the clock; a request for
+//! process that was seen below claude. A held session that rests has a gentler rung before these:
+//! its stdin is closed, and it leaves by itself. The ladder is climbed by whoever holds the clock; a request for
 //! haste skips to the last rung. claude ends its tools and servers by itself on the first two
 //! rungs, which is why those go to claude alone; a killed claude leaves its tools behind, since
 //! each is in a session of its own (measured: 2.1.332), so the last rung goes to all.
@@ -41,7 +42,9 @@ pub struct StopRecord {
 /// A rung of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rung {
-    /// SIGINT to claude: the turn ends, and a result may come.
+    /// stdin of a held session is closed: claude leaves when it has nothing to do.
+    Close,
+    /// stdin is closed and SIGINT goes to claude: the turn ends, and a result may come.
     Interrupt,
     /// SIGTERM to claude.
     Terminate,
@@ -49,6 +52,15 @@ pub enum Rung {
     Kill,
     /// Nothing more can be done: a process that not even SIGKILL ends is left to the kernel.
     Abandon,
+}
+
+/// What a run does when the ladder is put to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foot {
+    /// It rests between turns, and its stdin is open.
+    Rest,
+    /// Anything else.
+    Work,
 }
 
 /// Where on the ladder a run is.
@@ -62,10 +74,13 @@ pub struct Ladder {
 impl Ladder {
     /// At its foot; the first rung is due at once.
     #[must_use]
-    pub const fn new(now: Duration, grace: Duration) -> Self {
+    pub const fn new(now: Duration, grace: Duration, foot: Foot) -> Self {
         Self {
             grace,
-            next: Some(Rung::Interrupt),
+            next: Some(match foot {
+                Foot::Rest => Rung::Close,
+                Foot::Work => Rung::Interrupt,
+            }),
             at: now,
         }
     }
@@ -81,6 +96,7 @@ impl Ladder {
         let rung = self.next.filter(|_| self.at <= now)?;
         self.at = now.saturating_add(self.grace);
         self.next = match rung {
+            Rung::Close => Some(Rung::Interrupt),
             Rung::Interrupt => Some(Rung::Terminate),
             Rung::Terminate => Some(Rung::Kill),
             Rung::Kill => Some(Rung::Abandon),
@@ -89,9 +105,22 @@ impl Ladder {
         Some(rung)
     }
 
+    /// A turn is under way: it gets no grace to come to its end. Whether it had one, which is so
+    /// when stdin was closed on a session that rested and a line came before that.
+    pub fn turn_began(&mut self, now: Duration) -> bool {
+        let waits = self.next == Some(Rung::Interrupt) && self.at > now;
+        if waits {
+            self.at = now;
+        }
+        waits
+    }
+
     /// Skips to the last rung, unless it was climbed already.
     pub fn hurry(&mut self, now: Duration) {
-        if matches!(self.next, Some(Rung::Interrupt | Rung::Terminate)) {
+        if matches!(
+            self.next,
+            Some(Rung::Close | Rung::Interrupt | Rung::Terminate)
+        ) {
             self.next = Some(Rung::Kill);
             self.at = now;
         }
@@ -108,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_rungs_come_one_grace_apart() {
-        let mut ladder = Ladder::new(s(10), s(5));
+        let mut ladder = Ladder::new(s(10), s(5), Foot::Work);
         assert_eq!(ladder.climb(s(10)), Some(Rung::Interrupt));
         assert_eq!(ladder.climb(s(14)), None);
         assert_eq!(ladder.next(), Some(s(15)));
@@ -120,12 +149,36 @@ mod tests {
 
     #[test]
     fn haste_skips_to_the_kill_and_does_not_repeat_it() {
-        let mut ladder = Ladder::new(s(0), s(5));
+        let mut ladder = Ladder::new(s(0), s(5), Foot::Work);
         assert_eq!(ladder.climb(s(0)), Some(Rung::Interrupt));
         ladder.hurry(s(1));
         assert_eq!(ladder.climb(s(1)), Some(Rung::Kill));
         ladder.hurry(s(2));
         assert_eq!(ladder.climb(s(2)), None);
         assert_eq!(ladder.climb(s(6)), Some(Rung::Abandon));
+    }
+    #[test]
+    fn a_session_that_rests_is_closed_first() {
+        let mut ladder = Ladder::new(s(10), s(5), Foot::Rest);
+        assert_eq!(ladder.climb(s(10)), Some(Rung::Close));
+        assert_eq!(ladder.climb(s(14)), None);
+        assert_eq!(ladder.climb(s(15)), Some(Rung::Interrupt));
+        assert_eq!(ladder.climb(s(20)), Some(Rung::Terminate));
+        let mut ladder = Ladder::new(s(10), s(5), Foot::Rest);
+        assert_eq!(ladder.climb(s(10)), Some(Rung::Close));
+        ladder.hurry(s(11));
+        assert_eq!(ladder.climb(s(11)), Some(Rung::Kill));
+    }
+
+    #[test]
+    fn a_turn_that_began_too_late_is_interrupted_at_once() {
+        let mut ladder = Ladder::new(s(10), s(5), Foot::Rest);
+        assert_eq!(ladder.climb(s(10)), Some(Rung::Close));
+        assert!(ladder.turn_began(s(11)));
+        assert!(!ladder.turn_began(s(11)), "it is due already");
+        assert_eq!(ladder.climb(s(11)), Some(Rung::Interrupt));
+        // From there on the graces are as ever.
+        assert!(!ladder.turn_began(s(12)));
+        assert_eq!(ladder.next(), Some(s(16)));
     }
 }

@@ -149,7 +149,8 @@ fn judge(
     }
     // What oo ended decides, unless the answer was whole before that.
     if let Some(stop) = facts.stop {
-        if !stop.after_answer {
+        // A turn that began after it, and was cut off, had an answer of its own to give.
+        if !stop.after_answer || facts.observed.in_turn {
             return stopped(&stop.reason);
         }
         notes.push(match stop.reason {
@@ -163,11 +164,8 @@ fn judge(
         });
     }
     match row {
-        Some(row) if facts.observed.in_turn && facts.stop.is_none() => {
-            // A further turn had begun and gave no result: the row is an earlier turn's.
-            let _ = row;
-            without_result(facts)
-        }
+        // A further turn had begun and gave no result: the row is an earlier turn's.
+        Some(_) if facts.observed.in_turn => without_result(facts),
         Some(row) => by_result(facts, row, notes),
         None => without_result(facts),
     }

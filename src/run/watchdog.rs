@@ -1,7 +1,8 @@
 //! The clocks of a run: when has something taken too long?
 //!
 //! Each clock is of its own: a quiet tool does not eat the model's time, a heartbeat of a tool
-//! does not feed the tool's clock, and a first result does not end the life of a sub-agent. The
+//! does not feed the tool's clock, and a first result does not end the life of a sub-agent. While
+//! a session is held open, its rest between turns has a clock that closes it and ends nothing. The
 //! watchdog is plain data; times are durations since the spawn, so that it can be tested without
 //! waiting.
 
@@ -52,6 +53,25 @@ impl Default for Limits {
             grace: Duration::from_secs(5),
         }
     }
+}
+
+/// How a session is held open: stdin stays open, and each line that comes starts a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// How long it may be idle before its stdin is closed; nothing means for ever, zero that it is
+    /// closed as soon as it is idle.
+    #[serde(with = "milliseconds")]
+    pub idle: Option<Duration>,
+}
+
+/// What is due when a time has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A clock has run out: the run is to be ended.
+    Clock(Clock),
+    /// A held session was idle for as long as it may: its stdin is to be closed. No fault of
+    /// anybody's, and so no clock.
+    Close,
 }
 
 /// Names a clock.
@@ -117,6 +137,8 @@ impl Clock {
 #[derive(Clone, Debug)]
 pub struct Watchdog {
     limits: Limits,
+    /// While stdin is open.
+    hold: Option<Hold>,
     phase: Phase,
 }
 
@@ -136,9 +158,10 @@ enum Phase {
 impl Watchdog {
     /// The clocks at the spawn.
     #[must_use]
-    pub const fn new(limits: Limits) -> Self {
+    pub const fn new(limits: Limits, hold: Option<Hold>) -> Self {
         Self {
             limits,
+            hold,
             phase: Phase::Starting,
         }
     }
@@ -201,9 +224,21 @@ impl Watchdog {
         }
     }
 
-    /// The clock that runs out next, and when. Nothing when none runs.
+    /// stdin was closed: a claude that rests is expected to leave, from now on.
+    pub fn closed(&mut self, now: Duration) {
+        if self.hold.take().is_some()
+            && let Phase::Resting {
+                since,
+                alive: false,
+            } = &mut self.phase
+        {
+            *since = now;
+        }
+    }
+
+    /// What is due next, and when. Nothing when no clock runs.
     #[must_use]
-    pub fn next(&self) -> Option<(Duration, Clock)> {
+    pub fn next(&self) -> Option<(Duration, Due)> {
         let phase = match &self.phase {
             Phase::Starting => self.at(Duration::ZERO, Clock::FirstOutput),
             Phase::Turn { active, tools } => match tools.values().min() {
@@ -214,22 +249,26 @@ impl Watchdog {
             Phase::Resting {
                 since,
                 alive: false,
-            } => self.at(*since, Clock::Drain),
+            } => match self.hold {
+                Some(hold) => hold
+                    .idle
+                    .and_then(|idle| Some((since.checked_add(idle)?, Due::Close))),
+                None => self.at(*since, Clock::Drain),
+            },
         };
         let wall = self.at(Duration::ZERO, Clock::Wall);
         phase.into_iter().chain(wall).min_by_key(|(at, _)| *at)
     }
 
-    /// The clock that has run out, if one has.
+    /// What is due now, if anything is.
     #[must_use]
-    pub fn due(&self, now: Duration) -> Option<Clock> {
-        self.next()
-            .filter(|(at, _)| *at <= now)
-            .map(|(_, clock)| clock)
+    pub fn due(&self, now: Duration) -> Option<Due> {
+        self.next().filter(|(at, _)| *at <= now).map(|(_, due)| due)
     }
 
-    fn at(&self, since: Duration, clock: Clock) -> Option<(Duration, Clock)> {
-        Some((since.checked_add(clock.limit(&self.limits)?)?, clock))
+    fn at(&self, since: Duration, clock: Clock) -> Option<(Duration, Due)> {
+        let limit = clock.limit(&self.limits)?;
+        Some((since.checked_add(limit)?, Due::Clock(clock)))
     }
 }
 

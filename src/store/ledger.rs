@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::file::replace;
 use crate::error::{Error, Result};
 
 /// An append-only file of JSON lines.
@@ -64,6 +65,38 @@ impl Ledger {
             return Err(fail("append to")(short));
         }
         Ok(())
+    }
+
+    /// Makes the ledger hold these lines and nothing else, for whoever alone may write to it. What
+    /// is missing at its end is appended, a torn line's rest included, so that a reader who follows
+    /// the file loses nothing; one that differs is replaced.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn settle<T: Serialize>(&self, lines: impl Iterator<Item = T>) -> Result<()> {
+        let mut wanted = Vec::new();
+        for line in lines {
+            serde_json::to_writer(&mut wanted, &line).map_err(|e| {
+                Error::failed(format!("cannot encode {}: {e}", self.path.display()))
+            })?;
+            wanted.push(b'\n');
+        }
+        let found = match std::fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return replace(&self.path, &wanted),
+            Err(e) => return Err(Error::io("read", &self.path, e)),
+        };
+        let Some(missing) = wanted.strip_prefix(found.as_slice()) else {
+            return replace(&self.path, &wanted);
+        };
+        if missing.is_empty() {
+            return Ok(());
+        }
+        OpenOptions::new()
+            .append(true)
+            .open(&self.path)
+            .and_then(|mut file| file.write_all(missing))
+            .map_err(|e| Error::io("append to", &self.path, e))
     }
 
     /// Reads every line; an absent file has none.
@@ -134,5 +167,39 @@ mod tests {
             (found.lines, found.bad, found.torn),
             (vec![1, 2], vec![2], false)
         );
+    }
+    #[test]
+    fn settling_appends_what_is_missing_and_replaces_what_differs() {
+        let wanted = ["one", "two", "three"];
+        let whole = b"\"one\"\n\"two\"\n\"three\"\n";
+        for (found, replaced) in [
+            (&b""[..], false),
+            (b"\"one\"\n", false),
+            (b"\"one\"\n\"tw", false),
+            (whole, false),
+            (b"\"one\"\n\"tx", true),
+            (b"\"one\"\n\"two\"\n\"three\"\n\"four\"\n", true),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let ledger = Ledger::at(folder.path().join("ledger"));
+            let mut file = OpenOptions::new()
+                .read(true)
+                .append(true)
+                .create(true)
+                .open(ledger.path())
+                .unwrap();
+            file.write_all(found).unwrap();
+            ledger.settle(wanted.iter()).unwrap();
+            assert_eq!(std::fs::read(ledger.path()).unwrap(), whole);
+            // Who had it open before sees the end too, unless there was no way.
+            let mut seen = Vec::new();
+            file.rewind().unwrap();
+            file.read_to_end(&mut seen).unwrap();
+            assert_eq!(seen != whole, replaced, "{}", found.escape_ascii());
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::at(folder.path().join("missing"));
+        ledger.settle(wanted.iter()).unwrap();
+        assert_eq!(std::fs::read(ledger.path()).unwrap(), whole);
     }
 }

@@ -212,6 +212,12 @@ impl RunFiles {
         self.root.join("stderr.log")
     }
 
+    /// The result of every turn of a held session, one a line.
+    #[must_use]
+    pub fn results(&self) -> PathBuf {
+        self.root.join("results.jsonl")
+    }
+
     /// The result.
     #[must_use]
     pub fn result(&self) -> PathBuf {

@@ -23,6 +23,8 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Turns of the model.
     pub turns: usize,
+    /// Whether a held session waits for lines.
+    pub idle: bool,
     /// The tool at work, with what it is about.
     pub tool: Option<String>,
     /// Sub-agents that live.
@@ -80,6 +82,9 @@ impl Progress {
         if self.turns > 0 {
             parts.push(count(self.turns, "turn"));
         }
+        if self.idle {
+            parts.push("idle, waiting for lines".to_owned());
+        }
         if let Some(tool) = &self.tool {
             let line = tool.split_whitespace().collect::<Vec<_>>().join(" ");
             parts.push(clean(&line).chars().take(60).collect());
@@ -120,5 +125,11 @@ mod tests {
             progress.line(),
             "1m 3s · 1 turn · Bash: cargo test [2J · 2 riders · $0.0421"
         );
+        let idle = Progress {
+            turns: 2,
+            idle: true,
+            ..Progress::default()
+        };
+        assert_eq!(idle.line(), "0s · 2 turns · idle, waiting for lines");
     }
 }

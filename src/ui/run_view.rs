@@ -18,6 +18,8 @@ pub struct RunView {
     console: Console,
     shown: Shown,
     live: Option<Live>,
+    /// Whether the session is held open between turns.
+    held: bool,
     /// What stdout failed with: then nothing more is written to it, and the run goes on.
     broken: Option<Error>,
 }
@@ -47,8 +49,16 @@ impl RunView {
             console,
             shown,
             live,
+            held: false,
             broken: None,
         }
+    }
+
+    /// The same view, of a session that is held open between turns.
+    #[must_use]
+    pub const fn held(mut self, held: bool) -> Self {
+        self.held = held;
+        self
     }
 
     /// Takes the live line away.
@@ -93,13 +103,17 @@ impl Observer for RunView {
 
     fn notice(&mut self, notice: &Notice) {
         let text = match notice {
-            Notice::OldClaude(warning) => warning.clone(),
+            Notice::Warning(warning) => warning.clone(),
             Notice::Retry(retry) => retrying(retry),
             Notice::Said(line) => format!("claude: {line}"),
+            Notice::Closing(idle) => format!(
+                "closing the session: it was idle for {} (--hold)",
+                humantime::format_duration(*idle)
+            ),
             Notice::Stopping(reason) => format!("ending the run: {}", why(reason)),
             Notice::Climbed(rung) => match rung {
                 // Said already, with the reason.
-                Rung::Interrupt => return,
+                Rung::Close | Rung::Interrupt => return,
                 Rung::Terminate => "still there: SIGTERM".to_owned(),
                 Rung::Kill => "still there: SIGKILL to all of it".to_owned(),
                 Rung::Abandon => "claude cannot be ended".to_owned(),
@@ -121,6 +135,7 @@ impl Observer for RunView {
                 });
             live.show(&Progress {
                 elapsed,
+                idle: self.held && observed.at_rest(),
                 turns: observed.turns(),
                 tool,
                 riders: observed.riders(),

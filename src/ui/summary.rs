@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::table::one_line;
 use super::{clean, when};
+use crate::run::held::HoldEntry;
 use crate::run::result::{ResultDocument, State};
 
 /// The summary of a run, as text.
@@ -24,6 +25,10 @@ pub fn summary(run: &ResultDocument, name: Option<&str>, now: Timestamp) -> Stri
     troubles(&mut lines, run);
     files(&mut lines, run);
     let mut text = lines.text;
+    if run.hold.is_some() && run.class.is_none() {
+        answers_so_far(&mut text, run);
+        return text;
+    }
     match (&run.result, &run.partial_result) {
         (Some(answer), _) => answer_of(&mut text, "answer", answer),
         (None, Some(words)) => {
@@ -62,6 +67,23 @@ fn answer_of(text: &mut String, heading: &str, words: &str) {
     let _ = write!(text, "\n--- {heading}\n{}", clean(words.trim_end()));
 }
 
+/// The answers of a held session that is still open, the newest last.
+fn answers_so_far(text: &mut String, run: &ResultDocument) {
+    const MOST: usize = 10;
+    let earlier = run.results.len().saturating_sub(MOST);
+    if earlier > 0 {
+        let _ = writeln!(text, "\n--- {earlier} earlier answers are in results.jsonl");
+    }
+    for entry in &run.results[earlier..] {
+        let words = entry.text.as_ref().or(entry.errors.first());
+        let failed = entry.is_error == Some(true);
+        let what = if failed { "failed turn" } else { "answer" };
+        let words = words.map_or("", String::as_str);
+        answer_of(text, &format!("{what} {}", entry.index + 1), words);
+        text.push('\n');
+    }
+}
+
 fn judgement(lines: &mut Lines, run: &ResultDocument) {
     lines.some("run", run.run_id.map(|id| id.to_string()));
     let class = match (run.class, run.cause) {
@@ -73,9 +95,30 @@ fn judgement(lines: &mut Lines, run: &ResultDocument) {
         (None, _) => run.state.name().to_owned(),
     };
     lines.add("class", class);
+    lines.some("held", run.hold.map(|hold| held(hold, run)));
     lines.some("message", run.message.as_ref());
     lines.some("hint", run.hint.as_ref());
     lines.some("note", run.note.as_ref());
+}
+
+fn held(hold: HoldEntry, run: &ResultDocument) -> String {
+    let turns = match run.results.len() {
+        1 => "1 turn".to_owned(),
+        count => format!("{count} turns"),
+    };
+    let limit = match hold.idle_ms {
+        Some(millis) => {
+            let idle = humantime::format_duration(Duration::from_millis(millis));
+            format!("closes after {idle} idle")
+        }
+        None => "does not close by itself".to_owned(),
+    };
+    match (run.state, hold.waiting) {
+        (State::Running, true) => format!("idle, waiting for lines; {turns} so far; {limit}"),
+        (State::Running, false) => format!("at work; {turns} so far; {limit}"),
+        (State::Unsupervised, _) => format!("closed with its supervisor; {turns} so far"),
+        (State::Ended | State::Refused, _) => format!("{turns}, each in results.jsonl"),
+    }
 }
 
 fn place(lines: &mut Lines, run: &ResultDocument, name: Option<&str>) {
@@ -209,6 +252,8 @@ mod tests {
 
     use super::*;
     use crate::exit::{Cause, Class, Verb};
+    use crate::run::result::ResultEntry;
+    use crate::run::row::ResultRow;
 
     #[test]
     fn what_failed_is_told_whole_and_harmless() {
@@ -241,6 +286,53 @@ mod tests {
              \n--- the model's last words, which are no answer: the run did not complete\n\
              so far[31m"
         );
+    }
+
+    #[test]
+    fn a_session_that_is_held_shows_its_answers_so_far() {
+        let mut run = ResultDocument::blank(Verb::Start, State::Running);
+        let row = |text: &str| ResultRow {
+            text: Some(text.to_owned()),
+            ..ResultRow::default()
+        };
+        run.results = (0..12)
+            .map(|index| ResultEntry::of(index, &row(&format!("the answer {index}\x1b"))))
+            .collect();
+        run.results[11].is_error = Some(true);
+        for (state, waiting, idle_ms, said) in [
+            (
+                State::Running,
+                true,
+                Some(600_000),
+                "idle, waiting for lines; 12 turns so far; closes after 10m idle",
+            ),
+            (
+                State::Running,
+                false,
+                None,
+                "at work; 12 turns so far; does not close by itself",
+            ),
+            (
+                State::Unsupervised,
+                false,
+                None,
+                "closed with its supervisor; 12 turns so far",
+            ),
+        ] {
+            run.state = state;
+            run.hold = Some(HoldEntry { idle_ms, waiting });
+            let text = summary(&run, None, Timestamp::UNIX_EPOCH);
+            assert!(text.contains(&format!("\nheld        {said}\n")), "{text}");
+            assert!(
+                text.contains("--- 2 earlier answers are in results.jsonl"),
+                "{text}"
+            );
+            assert!(text.contains("--- answer 3\nthe answer 2\n"), "{text}");
+            assert!(
+                text.ends_with("--- failed turn 12\nthe answer 11\n"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! - [`lanes`] and [`netns`]: which tests can run here, and the walls around a real claude;
 //! - [`rows`]: reading what claude printed and wrote, and comparing its shape;
 //! - [`steered`]: a session under way that waits, to send lines to;
+//! - [`held`]: a session that is held open, and lines for its door;
 //! - [`mcp`]: a small MCP server that writes down how it was treated.
 #![allow(
     dead_code,
@@ -17,6 +18,7 @@
 
 pub(crate) mod claude;
 pub(crate) mod env;
+pub(crate) mod held;
 pub(crate) mod lanes;
 pub(crate) mod mcp;
 pub(crate) mod mock;

@@ -6,7 +6,7 @@ use super::{Notice, Observer, Run, Supervised};
 use crate::error::Result;
 use crate::platform::{clock, pidfd, process};
 use crate::run::finish::{self, Known};
-use crate::run::stop::{Ladder, Rung, StopReason, StopRecord};
+use crate::run::stop::{Foot, Ladder, Rung, StopReason, StopRecord};
 use crate::run::verdict::Ending;
 use crate::store;
 
@@ -19,9 +19,14 @@ impl Run {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         observer.notice(&Notice::Stopping(reason.clone()));
-        self.ladder = Some(Ladder::new(now, self.prepared.spec.limits.grace));
+        let after_answer = self.observed.at_rest();
+        let foot = if after_answer && self.stdin.is_some() {
+            Foot::Rest
+        } else {
+            Foot::Work
+        };
+        self.ladder = Some(Ladder::new(now, self.prepared.spec.limits.grace, foot));
         if let Some(record) = &mut self.record {
-            let after_answer = self.observed.at_rest();
             record.stop = Some(StopRecord {
                 reason,
                 at: clock::now(),
@@ -45,7 +50,11 @@ impl Run {
             }
         }
         match rung {
-            Rung::Interrupt => pidfd::signal(&claude, pidfd::Signal::INT),
+            Rung::Close => self.close_stdin(now),
+            Rung::Interrupt => {
+                self.close_stdin(now);
+                pidfd::signal(&claude, pidfd::Signal::INT);
+            }
             Rung::Terminate => pidfd::signal(&claude, pidfd::Signal::TERM),
             Rung::Kill => {
                 self.killed = true;
@@ -74,6 +83,7 @@ impl Run {
             self.kill_below();
         }
         self.read_last_heartbeat();
+        self.settle_results();
         let document = finish::document(&Known {
             state: &self.surroundings.state,
             files: &self.prepared.files,

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::held::ResultsLog;
 use super::launch::Prepared;
 use super::observed::Observed;
 use super::record::{self, ProcessRecord};
 use super::result::ResultDocument;
 use super::stop::{Ladder, StopReason};
 use super::verdict::{Ending, Exit};
-use super::watchdog::Watchdog;
+use super::watchdog::{Due, Watchdog};
 use crate::error::{Error, Result};
 use crate::inbox::{Heartbeat, Inbox};
 use crate::platform::pidfd::PidFd;
@@ -31,8 +32,11 @@ use crate::store::{StateDir, Tail};
 mod ending;
 mod observer;
 mod rows;
+mod stdin;
 
 pub use observer::{Notice, Observer};
+
+use stdin::Stdin;
 
 /// A run that is over.
 #[derive(Debug)]
@@ -63,7 +67,7 @@ pub async fn supervise(
     surroundings: Surroundings,
     observer: &mut dyn Observer,
 ) -> Result<Supervised> {
-    let (means, plan) = match Means::of(&prepared) {
+    let (means, stdin, plan) = match Means::of(&prepared) {
         Ok(ready) => ready,
         Err(error) => return Err(prepared.refuse(error)),
     };
@@ -75,7 +79,9 @@ pub async fn supervise(
     } = means;
     let gated = spawn::gated(plan);
     let mut run = Run {
-        watchdog: Watchdog::new(prepared.spec.limits),
+        watchdog: Watchdog::new(prepared.spec.limits, prepared.spec.hold),
+        stdin,
+        results: prepared.spec.hold.map(|_| ResultsLog::of(&prepared.files)),
         inbox: Inbox::of(&surroundings.state, prepared.spec.session_id),
         prepared,
         surroundings,
@@ -98,6 +104,7 @@ pub async fn supervise(
     if let Some(version) = run.prepared.spec.claude.version.clone() {
         run.check_version(&version, observer);
     }
+    run.check_reach(observer);
     let ending = match gated {
         Err(e) => Ending::NotSpawned(e.to_string()),
         Ok(gated) => {
@@ -138,7 +145,7 @@ struct Means {
 }
 
 impl Means {
-    fn of(prepared: &Prepared) -> Result<(Self, SpawnPlan)> {
+    fn of(prepared: &Prepared) -> Result<(Self, Option<Stdin>, SpawnPlan)> {
         let root = prepared.files.root();
         let watch = || {
             let watch = Watch::new()?;
@@ -157,7 +164,8 @@ impl Means {
             events: Tail::open(&prepared.files.events())?,
             stderr: Tail::open(&prepared.files.stderr())?,
         };
-        Ok((means, prepared.plan()?))
+        let (theirs, ours) = Stdin::of(prepared)?;
+        Ok((means, ours, prepared.plan(theirs)?))
     }
 }
 
@@ -165,6 +173,8 @@ impl Means {
 enum Event {
     /// A file of the run was written to.
     Written,
+    /// There is room in claude's stdin, or nobody reads it any more.
+    Room,
     /// claude has ended.
     Ended,
     /// oo got a signal.
@@ -179,6 +189,10 @@ struct Run {
     inbox: Inbox,
     events: Tail,
     stderr: Tail,
+    /// Our end of claude's stdin, while a held session is open.
+    stdin: Option<Stdin>,
+    /// The results of a held session.
+    results: Option<ResultsLog>,
     observed: Observed,
     watchdog: Watchdog,
     began: Instant,
@@ -249,12 +263,20 @@ impl Run {
                     watch.changed().await.map(drop)
                 }
             };
+            let stdin = self.stdin.as_ref();
+            let room = async {
+                match stdin {
+                    Some(stdin) => stdin.room().await,
+                    None => std::future::pending().await,
+                }
+            };
             // In this order: there may always be something to read.
             let event = tokio::select! {
                 biased;
                 signal = signals.next() => Event::Signal(signal),
                 gone = ended.ended() => gone.map(|()| Event::Ended).map_err(watching)?,
                 () = time => Event::Time,
+                room = room => room.map(|()| Event::Room).map_err(watching)?,
                 written = written => written.map(|()| Event::Written).map_err(watching)?,
             };
             if let (Some(at), Some(every)) = (tick, observer.every())
@@ -279,6 +301,7 @@ impl Run {
         let now = self.began.elapsed();
         match event {
             Event::Written => self.read_rows(now, observer)?,
+            Event::Room => self.send_prompt(now),
             Event::Ended => {
                 let status = child.try_wait().map_err(watching)?;
                 self.read_rest(now, observer)?;
@@ -293,15 +316,25 @@ impl Run {
             }
             Event::Signal(signal) => match &mut self.ladder {
                 Some(ladder) => ladder.hurry(now),
-                None => self.stop(StopReason::Signal(signal.name().to_owned()), now, observer)?,
+                None => {
+                    // Whether a turn is under way decides how it ends.
+                    self.read_rows(now, observer)?;
+                    if self.ladder.is_none() {
+                        let name = signal.name().to_owned();
+                        self.stop(StopReason::Signal(name), now, observer)?;
+                    }
+                }
             },
             Event::Time => {
                 // What was written before counts: oo itself may have been stopped for a while.
                 self.read_rows(now, observer)?;
                 if self.ladder.is_none()
-                    && let Some(clock) = self.overdue(now)
+                    && let Some(due) = self.overdue(now)
                 {
-                    self.stop(StopReason::Clock(clock), now, observer)?;
+                    match due {
+                        Due::Clock(clock) => self.stop(StopReason::Clock(clock), now, observer)?,
+                        Due::Close => self.close_idle(now, observer),
+                    }
                 }
             }
         }

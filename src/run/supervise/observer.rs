@@ -21,10 +21,12 @@ pub trait Observer {
 /// Something that a person may want to know while a run goes on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
-    /// The claude is older than oo is tested with: the warning.
-    OldClaude(String),
+    /// Something is not as it should be, or not as somebody may think.
+    Warning(String),
     /// claude will ask the API again.
     Retry(Retry),
+    /// A held session was idle for this long, and is closed.
+    Closing(Duration),
     /// oo has decided to end the run.
     Stopping(StopReason),
     /// claude wrote a line to stderr.

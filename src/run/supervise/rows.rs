@@ -9,7 +9,7 @@ use crate::platform::clock;
 use crate::run::row::{Init, Row};
 use crate::run::spec::DoormanMode;
 use crate::run::stop::StopReason;
-use crate::run::watchdog::Clock;
+use crate::run::watchdog::{Clock, Due};
 use crate::run::{claude_program, mcp_config};
 use crate::session::transcript;
 
@@ -26,6 +26,7 @@ impl Run {
         let said = self.read_stderr(BATCH, now, observer)?;
         let new = self.read_batch(BATCH, now, observer)?;
         self.behind = said >= BATCH || new >= BATCH;
+        self.interrupt_late_turn(now);
         Ok(())
     }
 
@@ -82,9 +83,12 @@ impl Run {
         for init in inits {
             self.check_init(&init, now, observer)?;
         }
+        if beats {
+            self.log_results();
+        }
         let refused = self
             .observed
-            .retries
+            .turn_retries()
             .iter()
             .filter(|retry| retry.is_auth())
             .count();
@@ -155,7 +159,20 @@ impl Run {
         if let Some(warning) = claude_program::too_old(version)
             && !self.notes.contains(&warning)
         {
-            observer.notice(&Notice::OldClaude(warning.clone()));
+            observer.notice(&Notice::Warning(warning.clone()));
+            self.notes.push(warning);
+        }
+    }
+
+    /// Says that oo carries no line to a session that is held open without a doorman. Its door
+    /// takes lines from others, so it is no reason to refuse.
+    pub(super) fn check_reach(&mut self, observer: &mut dyn Observer) {
+        let spec = &self.prepared.spec;
+        if spec.hold.is_some() && spec.doorman == DoormanMode::None {
+            let warning = "the session is held open without a doorman: oo carries no line to it, \
+                           only a program that writes to its door itself can start a turn"
+                .to_owned();
+            observer.notice(&Notice::Warning(warning.clone()));
             self.notes.push(warning);
         }
     }
@@ -182,16 +199,16 @@ impl Run {
         (beat.peer_pid == Some(claude)).then_some(beat)
     }
 
-    /// The clock that has run out. Before the model is called silent, its transcript is asked.
-    pub(super) fn overdue(&mut self, now: Duration) -> Option<Clock> {
-        let clock = self.watchdog.due(now)?;
-        if clock == Clock::Idle
+    /// What is due. Before the model is called silent, its transcript is asked.
+    pub(super) fn overdue(&mut self, now: Duration) -> Option<Due> {
+        let due = self.watchdog.due(now)?;
+        if due == Due::Clock(Clock::Idle)
             && let Some(at) = self.transcript_growth(now)
         {
             self.watchdog.moved(at);
             return self.watchdog.due(now);
         }
-        Some(clock)
+        Some(due)
     }
 
     /// When the transcript or a rider's was last written to, if it was since the last look.

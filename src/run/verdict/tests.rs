@@ -352,6 +352,27 @@ fn an_answer_that_was_whole_before_the_stop_stands() {
     let record = stop(StopReason::Clock(Clock::Drain), true);
     let found = judged(&[INIT, ANSWER], &killed(9), Some(&record));
     assert!(found.notes[0].starts_with("late exit"));
+    // A turn that began after it has no answer.
+    let record = stop(StopReason::Signal("SIGTERM".to_owned()), true);
+    let found = judged(&[INIT, ANSWER, INIT], &exited(0), Some(&record));
+    assert_eq!((found.class, found.text), (Class::Cancelled, None));
+}
+
+#[test]
+fn what_failed_in_an_earlier_turn_is_no_cause_of_this_one() {
+    let retry = r#"{"type":"system","subtype":"api_retry","error_status":401}"#;
+    let error = r#"{"type":"assistant","error":"rate_limit","api_error_status":429,"message":{"content":[]}}"#;
+    let failed = ANSWER.replace("false", "true");
+    let lines = [INIT, retry, error, &failed, INIT];
+    let observed = observe(&lines);
+    assert_eq!(
+        (observed.retries.len(), observed.turn_retries().len()),
+        (1, 0)
+    );
+    let found = judged(&lines, &exited(1), None);
+    assert_eq!(found.cause, Some(Cause::NoResult));
+    let found = judged(&lines[..4], &exited(1), None);
+    assert_eq!(found.cause, Some(Cause::RateLimit));
 }
 
 #[test]

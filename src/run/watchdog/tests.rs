@@ -15,12 +15,16 @@ struct Script {
 
 impl Script {
     fn new() -> Self {
+        Self::held(None)
+    }
+
+    fn held(hold: Option<Hold>) -> Self {
         let limits = Limits {
             wall: None,
             ..Limits::default()
         };
         Self {
-            watchdog: Watchdog::new(limits),
+            watchdog: Watchdog::new(limits, hold),
             observed: Observed::default(),
         }
     }
@@ -33,9 +37,18 @@ impl Script {
 
     /// The next clock, and the second at which it runs out.
     fn next(&self) -> Option<(u64, Clock)> {
-        self.watchdog
-            .next()
-            .map(|(at, clock)| (at.as_secs(), clock))
+        self.watchdog.next().map(|(at, due)| match due {
+            Due::Clock(clock) => (at.as_secs(), clock),
+            Due::Close => panic!("stdin is to be closed at {at:?}"),
+        })
+    }
+
+    /// The second at which stdin is closed.
+    fn closes(&self) -> Option<u64> {
+        self.watchdog.next().map(|(at, due)| {
+            assert_eq!(due, Due::Close);
+            at.as_secs()
+        })
     }
 }
 
@@ -61,7 +74,10 @@ fn before_the_first_byte_only_the_first_output_counts() {
     let script = Script::new();
     assert_eq!(script.next(), Some((120, Clock::FirstOutput)));
     assert_eq!(script.watchdog.due(s(119)), None);
-    assert_eq!(script.watchdog.due(s(120)), Some(Clock::FirstOutput));
+    assert_eq!(
+        script.watchdog.due(s(120)),
+        Some(Due::Clock(Clock::FirstOutput))
+    );
     let script = script.at(100, INIT);
     assert_eq!(script.next(), Some((700, Clock::Idle)));
 }
@@ -143,14 +159,14 @@ fn the_wall_stands_whatever_moves_and_a_clock_can_be_off() {
         wall: Some(s(30)),
         ..Limits::default()
     };
-    let mut watchdog = Watchdog::new(limits);
+    let mut watchdog = Watchdog::new(limits, None);
     watchdog.bytes(s(29));
-    assert_eq!(watchdog.due(s(30)), Some(Clock::Wall));
+    assert_eq!(watchdog.due(s(30)), Some(Due::Clock(Clock::Wall)));
     let off = Limits {
         first_output: None,
         ..Limits::default()
     };
-    assert_eq!(Watchdog::new(off).next(), None);
+    assert_eq!(Watchdog::new(off, None).next(), None);
 }
 
 #[test]
@@ -164,4 +180,99 @@ fn limits_are_recorded_in_milliseconds() {
         serde_json::from_str::<Limits>(&text).unwrap(),
         Limits::default()
     );
+}
+
+const fn idle(seconds: u64) -> Option<Hold> {
+    Some(Hold {
+        idle: Some(s(seconds)),
+    })
+}
+
+#[test]
+fn a_held_session_is_closed_after_its_idle_time_and_drains_then() {
+    let mut script = Script::held(idle(60)).at(1, INIT).at(50, RESULT);
+    assert_eq!(script.closes(), Some(110));
+    // What claude says of the turn that is over is no new one.
+    script = script.at(51, r#"{"type":"command_lifecycle","state":"completed"}"#);
+    assert_eq!(script.closes(), Some(110));
+    assert_eq!(script.watchdog.due(s(109)), None);
+    assert_eq!(script.watchdog.due(s(110)), Some(Due::Close));
+    script.watchdog.closed(s(112));
+    assert_eq!(script.next(), Some((112 + 15, Clock::Drain)));
+    // Closed twice is closed once.
+    script.watchdog.closed(s(120));
+    assert_eq!(script.next(), Some((112 + 15, Clock::Drain)));
+    // A line that came before the end still has its turn.
+    let script = script.at(113, INIT);
+    assert_eq!(script.next(), Some((713, Clock::Idle)));
+    assert_eq!(script.at(120, RESULT).next(), Some((135, Clock::Drain)));
+}
+
+#[test]
+fn a_further_turn_begins_the_idle_time_anew() {
+    let script = Script::held(idle(60))
+        .at(1, INIT)
+        .at(10, RESULT)
+        .at(60, INIT);
+    assert_eq!(script.next(), Some((660, Clock::Idle)));
+    let script = script.at(65, &call("a", None));
+    assert_eq!(script.next(), Some((65 + 1800, Clock::Tool)));
+    let script = script.at(70, &answer("a")).at(80, RESULT);
+    assert_eq!(script.closes(), Some(140));
+}
+
+#[test]
+fn what_lives_on_keeps_a_held_session_from_being_idle() {
+    let script = Script::held(idle(60))
+        .at(1, INIT)
+        .at(2, TASK)
+        .at(50, RESULT);
+    assert_eq!(script.next(), Some((650, Clock::Background)));
+    assert_eq!(script.at(400, TASK_DONE).closes(), Some(460));
+}
+
+#[test]
+fn how_long_a_session_is_held() {
+    for (hold, expected) in [
+        (Hold { idle: None }, None),
+        (
+            Hold {
+                idle: Some(Duration::ZERO),
+            },
+            Some(10),
+        ),
+        // No clock overflows.
+        (
+            Hold {
+                idle: Some(Duration::MAX),
+            },
+            None,
+        ),
+    ] {
+        let script = Script::held(Some(hold)).at(1, INIT).at(10, RESULT);
+        assert_eq!(script.closes(), expected, "{hold:?}");
+    }
+    // Before there is an answer it is a run as any other.
+    assert_eq!(
+        Script::held(idle(0)).next(),
+        Some((120, Clock::FirstOutput))
+    );
+    let limits = Limits {
+        wall: Some(s(30)),
+        ..Limits::default()
+    };
+    let mut watchdog = Watchdog::new(limits, Some(Hold { idle: None }));
+    watchdog.bytes(s(1));
+    assert_eq!(watchdog.next(), Some((s(30), Due::Clock(Clock::Wall))));
+}
+
+#[test]
+fn a_hold_is_recorded_in_milliseconds() {
+    for (hold, text) in [
+        (Hold { idle: None }, r#"{"idle":null}"#),
+        (idle(600).unwrap(), r#"{"idle":600000}"#),
+    ] {
+        assert_eq!(serde_json::to_string(&hold).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Hold>(text).unwrap(), hold);
+    }
 }
