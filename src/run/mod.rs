@@ -21,7 +21,6 @@ pub mod mcp_config;
 pub mod observed;
 pub mod prompt;
 pub mod reading;
-pub mod receipt;
 pub mod record;
 pub mod result;
 pub mod row;

@@ -10,6 +10,7 @@ mod file;
 mod ledger;
 mod lines;
 mod lock;
+mod receipt;
 mod state;
 mod tail;
 
@@ -19,5 +20,6 @@ pub use file::{
 pub use ledger::{Ledger, LedgerLines};
 pub use lines::{Line, each_line};
 pub use lock::{Lock, LockError};
+pub use receipt::Receipt;
 pub use state::{RunFiles, StateDir};
 pub use tail::{Tail, end_of};
