@@ -15,17 +15,17 @@ use tokio::io::unix::AsyncFd;
 
 use super::readiness;
 
-/// A set of watched folders.
+/// A set of watched folders and files.
 #[derive(Debug)]
 pub struct Watch {
     inotify: Inotify,
     /// A second descriptor of the same instance, which the runtime polls.
     ready: AsyncFd<OwnedFd>,
-    folders: RefCell<Vec<Folder>>,
+    watched: RefCell<Vec<Watched>>,
 }
 
-/// Names one watched folder in what [`Watch::changed`] returns.
-pub type Folder = WatchDescriptor;
+/// Names one watched folder or file in what [`Watch::changed`] returns.
+pub type Watched = WatchDescriptor;
 
 impl Watch {
     /// An empty set.
@@ -38,7 +38,7 @@ impl Watch {
         Ok(Self {
             inotify,
             ready,
-            folders: RefCell::default(),
+            watched: RefCell::default(),
         })
     }
 
@@ -46,31 +46,54 @@ impl Watch {
     ///
     /// # Errors
     /// When it is not there or the kernel's limit of watches is reached.
-    pub fn add(&self, folder: &Path) -> io::Result<Folder> {
+    pub fn add(&self, folder: &Path) -> io::Result<Watched> {
         let flags =
             AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONLYDIR;
-        let watched = self.inotify.add_watch(folder, flags)?;
-        self.folders.borrow_mut().push(watched);
+        self.add_with(folder, flags)
+    }
+
+    /// Adds one file: writes to it, and its removal or replacement. A change of it comes without
+    /// a name. The watch is on the file that has this path now, not on one that takes its place.
+    ///
+    /// # Errors
+    /// When it is not there or the kernel's limit of watches is reached.
+    pub fn add_file(&self, file: &Path) -> io::Result<Watched> {
+        let flags = AddWatchFlags::IN_MODIFY
+            | AddWatchFlags::IN_ATTRIB
+            | AddWatchFlags::IN_MOVE_SELF
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_DONT_FOLLOW;
+        self.add_with(file, flags)
+    }
+
+    fn add_with(&self, path: &Path, flags: AddWatchFlags) -> io::Result<Watched> {
+        let watched = self.inotify.add_watch(path, flags)?;
+        self.watched.borrow_mut().push(watched);
         Ok(watched)
     }
 
-    /// Waits for changes and returns them: folder and file name, each pair once. An overflow of
-    /// the kernel's queue gives an empty list: anything may have changed.
+    /// Waits for changes and returns them: folder and file name, each pair once; a watched file
+    /// has an empty name. An overflow of the kernel's queue gives an empty list: anything may
+    /// have changed.
     ///
     /// # Errors
     /// When the descriptor cannot be read.
-    pub async fn changed(&self) -> io::Result<Vec<(Folder, OsString)>> {
+    pub async fn changed(&self) -> io::Result<Vec<(Watched, OsString)>> {
         loop {
             let mut guard = self.ready.readable().await?;
             match guard.try_io(|_| Ok(self.inotify.read_events()?)) {
                 Err(_would_block) => {}
                 Ok(events) => {
-                    let mut changes: Vec<(Folder, OsString)> = Vec::new();
+                    let mut changes: Vec<(Watched, OsString)> = Vec::new();
                     for event in events? {
                         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                             return Ok(Vec::new());
                         }
-                        let Some(name) = event.name else { continue };
+                        // A watch that ended with what it watched.
+                        if event.mask.contains(AddWatchFlags::IN_IGNORED) {
+                            continue;
+                        }
+                        let name = event.name.unwrap_or_default();
                         if !changes
                             .iter()
                             .any(|(wd, known)| *wd == event.wd && *known == name)
@@ -89,9 +112,9 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        for folder in self.folders.get_mut().drain(..) {
-            // A folder that is gone has taken its watch with it.
-            let _ = self.inotify.rm_watch(folder);
+        for watched in self.watched.get_mut().drain(..) {
+            // What is gone has taken its watch with it.
+            let _ = self.inotify.rm_watch(watched);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! whoever writes may be faster than whoever reads.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -29,12 +29,43 @@ impl Tail {
     /// When it cannot be opened.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
-        Ok(Self {
+        Ok(Self::of(file, 0))
+    }
+
+    /// Begins where an opened file ends now: only what comes is read.
+    ///
+    /// # Errors
+    /// When its end cannot be found.
+    pub fn at_end(mut file: File) -> io::Result<Self> {
+        let position = file.seek(SeekFrom::End(0))?;
+        Ok(Self::of(file, position))
+    }
+
+    /// Begins at the start of an opened file.
+    #[must_use]
+    pub fn of_file(file: File) -> Self {
+        Self::of(file, 0)
+    }
+
+    fn of(file: File, position: u64) -> Self {
+        Self {
             file,
-            position: 0,
+            position,
             line: Vec::new(),
             chunk: vec![0; CHUNK],
-        })
+        }
+    }
+
+    /// Up to where it has read.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The file.
+    #[must_use]
+    pub const fn file(&self) -> &File {
+        &self.file
     }
 
     /// How much there is right now that was not read.
@@ -94,7 +125,6 @@ impl Tail {
 /// file is not there.
 #[must_use]
 pub fn end_of(path: &Path, most: u64) -> String {
-    use std::io::{Seek, SeekFrom};
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let size = file.metadata()?.len();
