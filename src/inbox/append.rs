@@ -1,11 +1,13 @@
 //! Appending a line to an inbox, under the lock that every sender takes.
 
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, Instant};
 
 use super::throttle::Senders;
 use super::{Inbox, LONGEST_LINE, Place, check_own, sha256};
 use crate::error::{Error, Kind, Result};
-use crate::store::Appender;
+use crate::store::{self, Appender};
 
 /// How long a sender waits for the lock: nobody needs it for longer than a write.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,6 +29,44 @@ pub struct Written {
     pub place: Place,
     /// sha256 of its exact bytes, its line feed not included.
     pub sha256: String,
+    /// How many bytes it has, its line feed included.
+    pub length: usize,
+}
+
+impl Written {
+    /// Where the line lies now: an inbox that was rewritten may still hold it at its offset, in a
+    /// file of another inode. Nothing when it does not.
+    ///
+    /// # Errors
+    /// When there is an inbox and it cannot be read.
+    pub fn is_still_in(&self, inbox: &Inbox) -> Result<Option<Place>> {
+        let lines = inbox.lines();
+        match std::fs::symlink_metadata(&lines) {
+            // It may have been cut. A line feed that is still to come is no cut.
+            Ok(meta) if meta.ino() == self.place.inode => {
+                let end = self.place.offset + self.length as u64;
+                return Ok((meta.len() + 1 >= end).then_some(self.place));
+            }
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("read", &lines, e)),
+        }
+        let file = store::open_to_read(&lines)?;
+        let fail = |e| Error::io("read", &lines, e);
+        let meta = file.metadata().map_err(fail)?;
+        check_own(&lines, &meta)?;
+        let mut bytes = vec![0; self.length];
+        match file.read_exact_at(&mut bytes, self.place.offset) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(e) => return Err(fail(e)),
+        }
+        let same = bytes.pop() == Some(b'\n') && sha256(&bytes) == self.sha256;
+        Ok(same.then_some(Place {
+            inode: meta.ino(),
+            offset: self.place.offset,
+        }))
+    }
 }
 
 impl Inbox {
@@ -86,6 +126,7 @@ impl LockedInbox {
                 offset,
             },
             sha256: sha256(text),
+            length: line.len(),
         })
     }
 
@@ -102,8 +143,6 @@ impl LockedInbox {
     reason = "tests write files as others would"
 )]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::super::tests::scratch;
     use super::*;
 
@@ -126,6 +165,40 @@ mod tests {
             assert_eq!(written.place.inode, inode);
             assert_eq!(written.sha256, sha256(line.as_bytes()));
         }
+    }
+
+    #[test]
+    fn a_rewritten_inbox_holds_the_line_or_it_does_not() {
+        let (_folder, inbox) = scratch();
+        let mut locked = inbox.lock(PATIENCE).unwrap();
+        locked.append(b"one\n").unwrap();
+        let written = locked.append(b"two\n").unwrap();
+        assert_eq!(written.is_still_in(&inbox).unwrap(), Some(written.place));
+        for (text, there) in [
+            ("ONE\ntwo\n", true),
+            ("two\n", false),
+            ("one\nTWO\n", false),
+        ] {
+            let beside = inbox.lines().with_extension("new");
+            std::fs::write(&beside, text).unwrap();
+            let inode = std::fs::metadata(&beside).unwrap().ino();
+            std::fs::rename(beside, inbox.lines()).unwrap();
+            let found = written.is_still_in(&inbox).unwrap();
+            let expected = there.then_some(Place { inode, offset: 4 });
+            assert_eq!(found, expected, "{text:?}");
+        }
+        let there = Written {
+            place: Place {
+                inode: std::fs::metadata(inbox.lines()).unwrap().ino(),
+                ..written.place
+            },
+            ..written.clone()
+        };
+        assert!(there.is_still_in(&inbox).unwrap().is_some());
+        std::fs::write(inbox.lines(), "one\n").unwrap();
+        assert_eq!(there.is_still_in(&inbox).unwrap(), None);
+        std::fs::remove_file(inbox.lines()).unwrap();
+        assert_eq!(written.is_still_in(&inbox).unwrap(), None);
     }
 
     #[test]

@@ -104,6 +104,7 @@ mod tests {
                 offset: 70,
             },
             sha256: "ab".to_owned(),
+            length: 9,
         }
     }
 

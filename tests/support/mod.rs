@@ -8,6 +8,7 @@
 //! - [`mock`] and [`sse`]: the Messages API on loopback;
 //! - [`lanes`] and [`netns`]: which tests can run here, and the walls around a real claude;
 //! - [`rows`]: reading what claude printed and wrote, and comparing its shape;
+//! - [`post`]: a live session and its doorman, by hand;
 //! - [`mcp`]: a small MCP server that writes down how it was treated.
 #![allow(
     dead_code,
@@ -20,6 +21,7 @@ pub(crate) mod lanes;
 pub(crate) mod mcp;
 pub(crate) mod mock;
 pub(crate) mod netns;
+pub(crate) mod post;
 pub(crate) mod process;
 pub(crate) mod rows;
 pub(crate) mod scenario;
