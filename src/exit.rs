@@ -4,7 +4,10 @@
 //! comes out of one exhaustive match ([`Class::exit_code`]); `docs/exit-codes.md` is generated
 //! from the tables here and a test holds it to them.
 
+mod send;
 pub mod table;
+
+pub use send::SendClass;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +20,7 @@ pub const NOT_DELIVERABLE: u8 = 3;
 /// The exit code of a doorman that leaves with lines left.
 pub const DELIVERY_FAILED: u8 = 4;
 
-/// What became of a run or a request.
+/// What became of a run. What became of a line is a [`SendClass`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -292,6 +295,8 @@ impl Cause {
 pub enum Verb {
     /// A new session.
     Start,
+    /// A line for a session.
+    Send,
 }
 
 impl Verb {
@@ -300,14 +305,25 @@ impl Verb {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
+            Self::Send => "send",
         }
     }
 
-    /// The classes that this verb can end with.
+    /// The exit codes of the classes that this verb can end with, with their names, in the order
+    /// of the codes.
     #[must_use]
-    pub const fn classes(self) -> &'static [Class] {
-        match self {
-            Self::Start => &Class::ALL,
-        }
+    pub fn codes(self) -> Vec<(u8, &'static str)> {
+        let mut codes: Vec<(u8, &'static str)> = match self {
+            Self::Start => Class::ALL
+                .iter()
+                .map(|class| (class.exit_code(), class.name()))
+                .collect(),
+            Self::Send => SendClass::ALL
+                .iter()
+                .map(|class| (class.exit_code(), class.name()))
+                .collect(),
+        };
+        codes.sort_by_key(|(code, _)| *code);
+        codes
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! - [`cli`] and [`cmd`]: the command line, one verb a file;
 //! - [`doctor`]: what keeps runs from going well;
+//! - [`send`]: sending a session a line;
 //! - [`run`], [`session`], [`inbox`], [`doorman`]: what oo is about;
 //! - [`store`]: every path, atomic files, JSON lines, locks;
 //! - [`platform`]: processes, descriptors, signals, the environment, the clock.
@@ -20,6 +21,7 @@ pub mod exit;
 pub mod inbox;
 pub mod platform;
 pub mod run;
+pub mod send;
 pub mod session;
 pub mod store;
 pub mod ui;

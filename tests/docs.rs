@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use oo::exit::{Cause, Class, table};
+use oo::exit::{Cause, Class, SendClass, table};
 use serde_json::{Value, json};
 
 use crate::support::env::TestEnv;
@@ -86,11 +86,14 @@ fn exit_codes_text() -> Result<String, std::fmt::Error> {
             .collect();
         writeln!(out, "| {} | {} |", row.verb, codes.join(" · "))?;
     }
-    writeln!(
-        out,
-        "\n## Classes\n\n| class | exit code | meaning |\n| --- | --- | --- |"
-    )?;
+    let heading = "| class | exit code | meaning |\n| --- | --- | --- |";
+    writeln!(out, "\n## Classes of a run\n\n{heading}")?;
     for class in Class::ALL {
+        let (name, code) = (class.name(), class.exit_code());
+        writeln!(out, "| `{name}` | {code} | {} |", class.meaning())?;
+    }
+    writeln!(out, "\n## Classes of a line (`send`)\n\n{heading}")?;
+    for class in SendClass::ALL {
         let (name, code) = (class.name(), class.exit_code());
         writeln!(out, "| `{name}` | {code} | {} |", class.meaning())?;
     }
@@ -220,16 +223,20 @@ fn every_field_of_the_other_documents_is_told() {
         let done = env.oo(args.iter().chain(&["--json"]).copied()).run();
         tells("contracts/result-v1.md", &done.json());
     }
+    let sent = env.oo(["send", &run, "hello", "--json"]).run();
+    tells("contracts/send-v1.md", &sent.json());
     let process = fs::read(env.run_folder(&run).join("process.json")).unwrap();
     tells(
         "contracts/state-folder.md",
         &serde_json::from_slice(&process).unwrap(),
     );
     let text = fs::read_to_string(env.state().join("receipts.jsonl")).unwrap();
-    tells(
-        "contracts/state-folder.md",
-        &serde_json::from_str(text.trim()).unwrap(),
-    );
+    for receipt in text.lines() {
+        tells(
+            "contracts/state-folder.md",
+            &serde_json::from_str(receipt).unwrap(),
+        );
+    }
     let mut files: Vec<String> = fs::read_dir(env.run_folder(&run))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

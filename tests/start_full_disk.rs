@@ -32,7 +32,7 @@ fn with_pages(env: &TestEnv, pages: usize) -> Finished {
     env.program("/usr/bin/unshare").args(unshare).run()
 }
 
-fn unavailable() -> Option<String> {
+pub(crate) fn unavailable() -> Option<String> {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let try_it = || {
         let mount = "mount -t tmpfs -o size=4096 none /mnt";

@@ -17,6 +17,8 @@ fn answers(run: &str) -> Vec<Vec<&str>> {
         vec!["start", "hello", "--json"],
         vec!["start", "hello", "--follow"],
         vec!["start", "hello", "--follow", "--json"],
+        vec!["send", run, "hello", "--min-interval=0s"],
+        vec!["send", run, "hello", "--min-interval=0s", "--json"],
         vec!["runs"],
         vec!["runs", "--json"],
         vec!["show", run],

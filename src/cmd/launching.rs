@@ -6,14 +6,14 @@ use super::Context;
 use crate::error::{Error, Kind, Result};
 use crate::exit::{Class, Verb};
 use crate::platform::environment::Environment;
+use crate::platform::host;
 use crate::run::child_env;
 use crate::run::launch::{self, Prepared};
-use crate::run::receipt;
 use crate::run::result::{ResultDocument, State};
 use crate::run::spec::LaunchSpec;
 use crate::run::supervise::{self, Supervised, Surroundings};
 use crate::session;
-use crate::store::StateDir;
+use crate::store::{Receipt, StateDir};
 use crate::ui::{Console, RunView};
 
 /// What a launching verb shows.
@@ -112,10 +112,23 @@ fn supervise(
     };
     let supervised = runtime.block_on(supervise::supervise(prepared, surroundings, &mut view))?;
     let followed = view.end();
-    if let Err(error) = receipt::record(&state, &supervised.document) {
+    if let Err(error) = receipt(&supervised.document).record(&state) {
         console.error(&error);
     }
     Ok((supervised, followed))
+}
+
+/// The receipt of a run that is over.
+fn receipt(document: &ResultDocument) -> Receipt {
+    let parent = document.lineage.as_ref().map(|lineage| lineage.parent);
+    Receipt {
+        class: document.class.map(Class::name),
+        session_id: document.session_id.clone(),
+        run_id: document.run_id,
+        from: parent.map(|parent| parent.to_string()),
+        exit_code: document.exit_code,
+        ..Receipt::new(document.verb, host::caller())
+    }
 }
 
 /// Shows how it ended. What cannot be shown or saved is a failure of its own: a caller that gets

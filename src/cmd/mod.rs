@@ -9,6 +9,7 @@ pub mod launch_args;
 pub mod launching;
 pub mod man;
 pub mod runs;
+pub mod send;
 pub mod show;
 pub mod start;
 pub mod version;
@@ -26,6 +27,7 @@ use crate::ui::Console;
 )]
 pub enum Verb {
     Start(Box<start::Args>),
+    Send(send::Args),
     Runs(runs::Args),
     Show(show::Args),
     Doctor(doctor::Args),
@@ -51,6 +53,7 @@ pub struct Context {
 pub fn dispatch(verb: Verb, context: &Context) -> u8 {
     match verb {
         Verb::Start(args) => start::run(&args, context),
+        Verb::Send(args) => send::run(&args, context),
         Verb::Runs(args) => runs::run(args, context),
         Verb::Show(args) => show::run(&args, context),
         Verb::Doctor(args) => doctor::run(&args, context),

@@ -17,7 +17,7 @@ const NOT_READABLE: (u8, &str) = (
     "not found, named by too little, or not readable",
 );
 
-/// The table. The verbs that launch come with their classes.
+/// The table. The verbs that have classes come with them.
 #[must_use]
 pub fn all() -> Vec<VerbCodes> {
     let row = |verb, codes: &[(u8, &'static str)]| VerbCodes {
@@ -25,7 +25,8 @@ pub fn all() -> Vec<VerbCodes> {
         codes: codes.to_vec(),
     };
     vec![
-        launching(Verb::Start),
+        classed(Verb::Start),
+        classed(Verb::Send),
         row(
             "runs",
             &[(0, "listed, the broken ones named"), NOT_READABLE],
@@ -60,15 +61,9 @@ pub fn all() -> Vec<VerbCodes> {
     ]
 }
 
-fn launching(verb: Verb) -> VerbCodes {
-    let mut codes: Vec<(u8, &'static str)> = verb
-        .classes()
-        .iter()
-        .map(|class| (class.exit_code(), class.name()))
-        .collect();
-    codes.sort_unstable_by_key(|(code, _)| *code);
+fn classed(verb: Verb) -> VerbCodes {
     VerbCodes {
         verb: verb.name(),
-        codes,
+        codes: verb.codes(),
     }
 }

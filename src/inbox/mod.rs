@@ -1,7 +1,8 @@
 //! The inbox: the file of lines that wait for a session, and what lies beside it.
 //!
-//! The contract is `docs/contracts/inbox-v1.md`. What stands here is its reading side (paths,
-//! creation, counts, heartbeat); appending and carrying lines will stand beside it.
+//! The contract is `docs/contracts/inbox-v1.md`. What stands here is paths, creation, counts,
+//! heartbeat, and the sender's side: appending a line, the throttle, following a line's acks.
+//! Carrying lines is the doorman's.
 //!
 //! - Whoever creates an inbox writes its offset `0` first: an inbox without an offset is one of
 //!   an older writer.
@@ -18,17 +19,23 @@ use crate::error::{Error, Kind, Result};
 use crate::store::{self, StateDir};
 
 mod ack;
+mod append;
 mod backlog;
 mod counts;
+mod follow;
 pub mod frame;
 mod heartbeat;
 mod message;
+mod throttle;
 
 pub use ack::{Ack, AckClass, LineState};
+pub use append::{LockedInbox, PATIENCE, Written};
 pub use backlog::{Backlog, Entry, Past};
 pub use counts::{Arrivals, Counter, Counts};
+pub use follow::Follower;
 pub use heartbeat::{FRESH_FOR, Heartbeat, State};
 pub use message::{LONGEST_SENDER, Message, Place, Priority, Refusal, check_sender, sha256};
+pub use throttle::{LONGEST_INTERVAL, Senders};
 
 /// The most bytes that a line may have, its line feed included.
 pub const LONGEST_LINE: usize = 1024 * 1024;
@@ -66,22 +73,8 @@ impl Inbox {
     /// # Errors
     /// When the folder is there and cannot be read.
     pub fn all(state: &StateDir) -> Result<Vec<Self>> {
-        let folder = state.inbox();
-        let entries = match std::fs::read_dir(folder) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(Error::io("list", folder, e)),
-        };
-        let session = |entry: io::Result<std::fs::DirEntry>| {
-            let name = entry.ok()?.file_name();
-            Uuid::try_parse(name.to_str()?.strip_suffix(".inbox")?).ok()
-        };
-        let mut sessions: Vec<Uuid> = entries.filter_map(session).collect();
-        sessions.sort_unstable();
-        Ok(sessions
-            .into_iter()
-            .map(|session| Self::of(state, session))
-            .collect())
+        let sessions = Self::sessions(state)?.into_iter();
+        Ok(sessions.map(|session| Self::of(state, session)).collect())
     }
 
     /// The inbox of `session` in this state folder; nothing is created.
@@ -115,6 +108,12 @@ impl Inbox {
     #[must_use]
     pub fn acks(&self) -> PathBuf {
         self.beside("inbox.acks")
+    }
+
+    /// When each sender last wrote: `<sid>.inbox.senders`.
+    #[must_use]
+    pub fn senders(&self) -> PathBuf {
+        self.beside("inbox.senders")
     }
 
     /// The doorman's sign of life: `<sid>.inbox.heartbeat`.
@@ -189,6 +188,40 @@ impl Inbox {
         Ok(Adoption::AtEnd(backlog.position()))
     }
 
+    /// Whether there is one.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.lines().symlink_metadata().is_ok()
+    }
+
+    /// The sessions that have an inbox in this state folder, in the order of their ids.
+    ///
+    /// # Errors
+    /// When the folder is there and cannot be read.
+    pub fn sessions(state: &StateDir) -> Result<Vec<Uuid>> {
+        let entries = match std::fs::read_dir(state.inbox()) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(Error::io("list", state.inbox(), e).with_kind(Kind::NotFound)),
+        };
+        let mut sessions: Vec<Uuid> = entries
+            .filter_map(|entry| {
+                let name = entry.ok()?.file_name();
+                Uuid::try_parse(name.to_str()?.strip_suffix(".inbox")?).ok()
+            })
+            .collect();
+        sessions.sort_unstable();
+        Ok(sessions)
+    }
+
+    /// Makes the lines durable.
+    ///
+    /// # Errors
+    /// When the disk says no.
+    pub fn sync(&self) -> Result<()> {
+        store::sync(&self.lines())
+    }
+
     /// Takes an inbox away again that was just created, for a session that never came to be.
     pub fn discard(&self) {
         // Best effort by nature: the refusal that led here is what the caller reports.
@@ -225,6 +258,12 @@ fn check(path: &Path) -> Result<bool> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(e) => return Err(Error::io("read", path, e).with_kind(Kind::Refused)),
     };
+    check_own(path, &meta)?;
+    Ok(true)
+}
+
+/// Refuses what is not a regular file of ours.
+fn check_own(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
     let shown = path.display();
     if !meta.file_type().is_file() {
         return Err(
@@ -238,7 +277,7 @@ fn check(path: &Path) -> Result<bool> {
             meta.uid()
         )));
     }
-    Ok(true)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -275,6 +314,7 @@ mod tests {
             (inbox.lines(), "inbox"),
             (inbox.offset(), "inbox.offset"),
             (inbox.acks(), "inbox.acks"),
+            (inbox.senders(), "inbox.senders"),
             (inbox.heartbeat(), "inbox.heartbeat"),
             (inbox.doorman_lock(), "doorman.lock"),
         ] {

@@ -19,6 +19,12 @@ pub fn user_at_host() -> String {
     format!("{user}@{host}")
 }
 
+/// `user@host pid N`: who runs this process.
+#[must_use]
+pub fn caller() -> String {
+    format!("{} pid {}", user_at_host(), nix::unistd::getpid())
+}
+
 /// The absolute path of this program.
 ///
 /// # Errors

@@ -7,9 +7,11 @@
 //! [`launch`] makes everything that must exist before claude does, [`supervise`] spawns and watches
 //! it, [`finish`] turns what is known into the document, by the pure [`verdict`]. [`inspect`] does
 //! the last step for a run that it finds on disk, whoever supervised it; [`listing`] reads many
-//! and little of each, [`select`] finds the one that a person means.
+//! and little of each, [`select`] finds the run or the session that a person means, [`presence`]
+//! tells who has a session.
 
 pub mod argv;
+pub mod brief;
 pub mod child_env;
 pub mod claude_program;
 pub mod claude_version;
@@ -21,9 +23,9 @@ mod lines;
 pub mod listing;
 pub mod mcp_config;
 pub mod observed;
+pub mod presence;
 pub mod prompt;
 pub mod reading;
-pub mod receipt;
 pub mod record;
 pub mod result;
 pub mod row;

@@ -1,10 +1,15 @@
-//! Finding the run that a person means: by its id, a prefix or suffix of it, or its session.
+//! Finding the run that a person means: by its id, a prefix or suffix of it, or its session; and
+//! the [`session()`] that a person means.
+
+mod session;
 
 use uuid::Uuid;
 
 use super::spec::LaunchSpec;
 use crate::error::{Error, Result};
 use crate::store::{self, StateDir};
+
+pub use session::session;
 
 /// The shortest fragment of an id that names something.
 pub const SHORTEST: usize = 4;
@@ -18,12 +23,8 @@ pub fn run(state: &StateDir, name: &str) -> Result<Uuid> {
     let name = name.trim();
     let ids = state.run_ids()?;
     let fits = |id: &Uuid| {
-        let text = id.to_string();
-        let plain = text.replace('-', "");
-        let wanted = name.to_ascii_lowercase();
-        text == wanted
-            || plain == wanted
-            || (wanted.len() >= SHORTEST && (text.starts_with(&wanted) || text.ends_with(&wanted)))
+        let plain = id.to_string().replace('-', "");
+        plain.eq_ignore_ascii_case(name) || id_fits(*id, name)
     };
     let found: Vec<Uuid> = ids.iter().copied().filter(fits).collect();
     match found[..] {
@@ -42,11 +43,8 @@ fn by_session(state: &StateDir, ids: &[Uuid], name: &str) -> Result<Uuid> {
         let Ok(spec) = store::read_json::<LaunchSpec>(&state.run(*id).spec()) else {
             continue;
         };
-        let session = spec.session_id.to_string();
         let named = spec.options.name.as_deref() == Some(name);
-        let wanted = name.to_ascii_lowercase();
-        let by_id = wanted.len() >= SHORTEST
-            && (session.starts_with(&wanted) || session.ends_with(&wanted));
+        let by_id = id_fits(spec.session_id, name);
         if (named || by_id) && !sessions.iter().any(|(known, _)| *known == spec.session_id) {
             sessions.push((spec.session_id, *id));
         }
@@ -65,18 +63,28 @@ fn by_session(state: &StateDir, ids: &[Uuid], name: &str) -> Result<Uuid> {
 }
 
 fn ambiguous(name: &str, candidates: &[Uuid]) -> Error {
+    too_many(name, candidates.iter().map(Uuid::to_string).collect())
+}
+
+/// More than one thing fits: they are named.
+fn too_many(name: &str, candidates: Vec<String>) -> Error {
     const MOST: usize = 10;
-    let shown: Vec<String> = candidates.iter().take(MOST).map(Uuid::to_string).collect();
-    let more = candidates.len().saturating_sub(MOST);
+    let count = candidates.len();
+    let shown: Vec<String> = candidates.into_iter().take(MOST).collect();
+    let more = count.saturating_sub(MOST);
     let tail = if more > 0 {
         format!(" and {more} more")
     } else {
         String::new()
     };
-    Error::not_found(format!(
-        "{name:?} fits {}: {}{tail}",
-        candidates.len(),
-        shown.join(", ")
-    ))
-    .hint("give more characters")
+    Error::not_found(format!("{name:?} fits {count}: {}{tail}", shown.join(", ")))
+        .hint("give more characters")
+}
+
+/// Whether `fragment` is a prefix or suffix of an id, and long enough to mean it; hyphens as in
+/// the id.
+fn id_fits(id: Uuid, fragment: &str) -> bool {
+    let text = id.to_string();
+    let wanted = fragment.to_ascii_lowercase();
+    wanted.len() >= SHORTEST && (text.starts_with(&wanted) || text.ends_with(&wanted))
 }

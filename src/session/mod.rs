@@ -11,6 +11,7 @@ use crate::platform::environment::Environment;
 
 pub mod ancestry;
 pub mod lineage;
+pub mod names;
 pub mod peer_lines;
 pub mod registry;
 pub mod transcript;

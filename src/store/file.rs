@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::fcntl::OFlag;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -47,6 +48,40 @@ pub fn create_appending(path: &Path) -> Result<File> {
         .mode(MODE)
         .open(path)
         .map_err(|e| Error::io("create", path, e))
+}
+
+/// Opens a file for reading. A link is not followed, and a pipe is not waited for.
+///
+/// # Errors
+/// When it is not there, is a link, or cannot be opened.
+pub fn open_to_read(path: &Path) -> Result<File> {
+    open_itself(OpenOptions::new().read(true), path)
+}
+
+/// Opens a file for reading and appending. A link is not followed, and a pipe is not waited for.
+///
+/// # Errors
+/// When it is not there, is a link, or cannot be opened.
+pub fn open_to_append(path: &Path) -> Result<File> {
+    open_itself(OpenOptions::new().read(true).append(true), path)
+}
+
+fn open_itself(options: &mut OpenOptions, path: &Path) -> Result<File> {
+    options
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path)
+        .map_err(|e| Error::io("open", path, e))
+}
+
+/// Makes the content of a file durable, and its name.
+///
+/// # Errors
+/// When the disk says no.
+pub fn sync(path: &Path) -> Result<()> {
+    open_to_read(path)?
+        .sync_data()
+        .map_err(|e| Error::io("sync", path, e))?;
+    sync_folder(folder_of(path))
 }
 
 /// Replaces a file atomically and durably.

@@ -4,14 +4,15 @@
 //! lines. A writer that dies mid-line can leave a torn end; the next one closes it with a line
 //! feed of its own, and readers tell a torn last line from a bad one in the middle.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::append::ends_torn;
 use super::file::replace;
 use crate::error::{Error, Result};
 
@@ -135,18 +136,10 @@ impl Ledger {
     }
 }
 
-fn ends_torn(file: &mut File) -> io::Result<bool> {
-    if file.metadata()?.len() == 0 {
-        return Ok(false);
-    }
-    file.seek(SeekFrom::End(-1))?;
-    let mut last = [0];
-    file.read_exact(&mut last)?;
-    Ok(last != *b"\n")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Seek};
+
     use super::*;
 
     #[test]

@@ -6,18 +6,23 @@
 //! - Lock files are never unlinked.
 //! - What cannot be parsed is an error with its path, never an empty value.
 
+mod append;
 mod file;
 mod ledger;
 mod lines;
 mod lock;
+mod receipt;
 mod state;
 mod tail;
 
+pub use append::Appender;
 pub use file::{
-    create_appending, create_private, read_json, replace, replace_json, replace_unsynced,
+    create_appending, create_private, open_to_append, open_to_read, read_json, replace,
+    replace_json, replace_unsynced, sync,
 };
 pub use ledger::{Ledger, LedgerLines};
 pub use lines::{Line, each_line};
 pub use lock::{Lock, LockError};
+pub use receipt::Receipt;
 pub use state::{RunFiles, StateDir};
 pub use tail::{Tail, end_of};

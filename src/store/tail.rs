@@ -45,13 +45,41 @@ impl Tail {
             file.seek(SeekFrom::Start(position)).map_err(fail)?;
         }
         Ok(Self {
+            longest,
+            ..Self::of(file, position)
+        })
+    }
+
+    /// Begins where an opened file ends now: only what comes is read.
+    ///
+    /// # Errors
+    /// When its end cannot be found.
+    pub fn at_end(mut file: File) -> io::Result<Self> {
+        let position = file.seek(SeekFrom::End(0))?;
+        Ok(Self::of(file, position))
+    }
+
+    /// Begins at the start of an opened file.
+    #[must_use]
+    pub fn of_file(file: File) -> Self {
+        Self::of(file, 0)
+    }
+
+    fn of(file: File, position: u64) -> Self {
+        Self {
             file,
             position,
             line: Vec::new(),
             chunk: vec![0; CHUNK],
-            longest,
+            longest: usize::MAX,
             passing: false,
-        })
+        }
+    }
+
+    /// The file.
+    #[must_use]
+    pub const fn file(&self) -> &File {
+        &self.file
     }
 
     /// How far was read.

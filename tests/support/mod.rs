@@ -10,6 +10,7 @@
 //! - [`rows`]: reading what claude printed and wrote, and comparing its shape;
 //! - [`steered`]: a session under way that waits, to send lines to;
 //! - [`held`]: a session that is held open, and lines for its door;
+//! - [`post`]: a live session and its doorman, by hand;
 //! - [`mcp`]: a small MCP server that writes down how it was treated.
 #![allow(
     dead_code,
@@ -23,6 +24,7 @@ pub(crate) mod lanes;
 pub(crate) mod mcp;
 pub(crate) mod mock;
 pub(crate) mod netns;
+pub(crate) mod post;
 pub(crate) mod process;
 pub(crate) mod rows;
 pub(crate) mod scenario;
