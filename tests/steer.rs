@@ -340,3 +340,101 @@ fn lines_that_claude_lost_are_queued_again() {
         (&json!("queued"), &Value::Null)
     );
 }
+
+on_each_claude!(a_held_session_that_is_idle_is_started_by_a_line, |claude| {
+    let env = TestEnv::with(
+        &claude,
+        &Scenario::new([
+            Reply::text("first"),
+            Reply::text("second"),
+            Reply::text("third"),
+        ]),
+    );
+    let mut oo = env
+        .oo(["start", BYPASS, "--json", "--hold", "begin"])
+        .spawn();
+    let session = oo.until_some(PATIENCE, "the session is idle", || {
+        let listed = env.oo(["runs", "--json"]).run().json();
+        let run = listed["runs"].as_array()?.first()?.clone();
+        let idle = run["hold"]["waiting"] == true;
+        idle.then(|| run["session_id"].as_str().unwrap().to_owned())
+    });
+    for (text, turns) in [("go on", 2), ("and on", 3)] {
+        let sent = env
+            .oo(["send", &session, text, "--json", "--min-interval=0s"])
+            .run();
+        sent.expect_code(0);
+        let sent = sent.json();
+        assert_eq!(sent["class"], "delivered-start", "{sent:#}");
+        oo.until(PATIENCE, "the turn has its result", || {
+            let shown = env.oo(["show", &session, "--json"]).run().json();
+            shown["results"]
+                .as_array()
+                .is_some_and(|results| results.len() == turns)
+        });
+    }
+    oo.signal(nix::sys::signal::Signal::SIGTERM);
+    let done = oo.wait(PATIENCE);
+    let result = done.json();
+    assert_eq!(result["class"], "completed", "{result:#}");
+    assert_eq!(result["result"], "third");
+    assert_eq!(result["doorman_delivered"], 2);
+    assert_eq!(result["results"].as_array().unwrap().len(), 3);
+});
+
+on_each_claude!(
+    lines_that_wait_together_all_arrive_though_claude_merges_them,
+    |claude| {
+        let env = TestEnv::with(&claude, &Scenario::default());
+        let gate = env.work().join("gate");
+        let wait = format!("while [ ! -e {} ]; do sleep 0.02; done", gate.display());
+        env.script(&Scenario::new([
+            Reply::bash(&wait),
+            Reply::text("first"),
+            Reply::text("second"),
+            Reply::text("third"),
+            Reply::text("fourth"),
+        ]));
+        let mut oo = env.oo(["start", BYPASS, "--json", "begin"]).spawn();
+        let session = oo.until_some(PATIENCE, "the tool runs", || {
+            let listed = env.oo(["runs", "--json"]).run().json();
+            let run = listed["runs"].as_array()?.first()?.clone();
+            let session = run["session_id"].as_str()?.to_owned();
+            let path = crate::support::rows::transcript_path(&env.home(), &session)?;
+            let text = fs::read_to_string(path).ok()?;
+            text.contains("tool_use").then_some(session)
+        });
+        // Later: they wait for the end of the turn, and begin one together.
+        for number in 0..4 {
+            let text = format!("line {number}");
+            let from = if number == 2 {
+                "--from=bob"
+            } else {
+                "--from=alice"
+            };
+            let args = [
+                "send",
+                &session,
+                &text,
+                from,
+                "--priority=later",
+                "--until=accepted",
+                "--min-interval=0s",
+            ];
+            env.oo(args).run().expect_code(0);
+        }
+        fs::write(gate, "").unwrap();
+        let done = oo.wait(PATIENCE);
+        done.expect_code(0);
+        let result = done.json();
+        assert_eq!(result["doorman_delivered"], 4, "{result:#}");
+        assert_eq!(result["doorman_pending"], 0);
+        let seen = acks(&env, &session);
+        let seen: Vec<&Value> = seen.iter().filter(|ack| ack["state"] == "seen").collect();
+        assert_eq!(seen.len(), 4);
+        assert!(
+            seen.iter().all(|ack| ack["class"] == "delivered-start"),
+            "{seen:#?}"
+        );
+    }
+);
