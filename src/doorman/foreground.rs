@@ -100,6 +100,7 @@ pub fn carry(environment: &Environment, session: Option<Uuid>, once: bool) -> Re
             greeted: true,
             held: None,
             busy: true,
+            left: None,
             until: once.then(|| Instant::now() + PATIENCE),
         };
         attend(&mut doorman, None, ended, &mut stop).await;

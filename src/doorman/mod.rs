@@ -13,7 +13,7 @@
 //!   the loop around it, and the only place that waits.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::inbox::{Inbox, State};
 use crate::platform::environment::Environment;
@@ -39,6 +39,11 @@ use rpc::{Message, Request, Response};
 use seat::Seat;
 use server::Status;
 use stdio::Incoming;
+
+/// How long a seat is kept in a session that the owner has left, at most, and how often it is
+/// looked whether its lines have turned up.
+const LINGER: Duration = Duration::from_secs(10);
+const LOOK_BACK: Duration = Duration::from_millis(200);
 
 /// Everything that can happen to a doorman.
 #[derive(Debug)]
@@ -89,6 +94,8 @@ pub struct Doorman {
     held: Option<Request>,
     /// Whether there is more to look at, right now.
     busy: bool,
+    /// The seat in a session that the owner has left, and how long it is kept at most.
+    left: Option<(Box<Seat>, Instant)>,
     /// When it leaves at the latest, and as soon as nothing waits any more; nothing for one that
     /// stays.
     until: Option<Instant>,
@@ -132,6 +139,7 @@ impl Doorman {
             greeted: false,
             held: None,
             busy: false,
+            left: None,
             until: None,
         };
         doorman.look();
@@ -145,8 +153,10 @@ impl Doorman {
             Post::Off | Post::Idle(_) => None,
             Post::Looking { next, .. } => Some(*next),
             Post::Seated(seat) => {
-                let due = seat.due(Instant::now());
-                Some(self.until.map_or(due, |until| due.min(until)))
+                let now = Instant::now();
+                let left = self.left.as_ref().map(|_| now + LOOK_BACK);
+                let others = [left, self.until].into_iter().flatten();
+                Some(others.fold(seat.due(now), Instant::min))
             }
         }
     }
@@ -237,6 +247,9 @@ impl Doorman {
             && let Post::Seated(seat) = &mut self.post
         {
             seat.leave(State::Stopped);
+            if let Some((mut seat, _)) = self.left.take() {
+                seat.leave(State::Switched);
+            }
         }
         reaction
     }
@@ -313,6 +326,13 @@ impl Doorman {
     /// Looks at what is new in the session.
     fn wake(&mut self) {
         self.follow();
+        let now = Instant::now();
+        if let Some((seat, until)) = &mut self.left
+            && (!seat.lingers(now) || now >= *until)
+        {
+            seat.leave(State::Switched);
+            self.left = None;
+        }
         if let Post::Seated(seat) = &mut self.post {
             let state = if self.greeted {
                 State::Following
@@ -334,9 +354,17 @@ impl Doorman {
         if row.session_id == seat.inbox().session() {
             return;
         }
-        let reach = seat.reach().clone();
-        seat.leave(State::Switched);
-        self.post = self.seated(row.session_id, reach);
+        let (reach, now) = (seat.reach().clone(), Instant::now());
+        let keep = seat.go_along(row.session_id);
+        if !keep {
+            seat.leave(State::Switched);
+        }
+        let seated = self.seated(row.session_id, reach);
+        if let (true, Post::Seated(seat)) = (keep, std::mem::replace(&mut self.post, seated))
+            && let Some((mut before, _)) = self.left.replace((seat, now + LINGER))
+        {
+            before.leave(State::Switched);
+        }
         if self.greeted
             && let Post::Seated(seat) = &mut self.post
         {

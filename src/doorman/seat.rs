@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::deliver::{Delivery, Offer};
 use super::reach::Reach;
@@ -114,6 +115,29 @@ impl Seat {
         });
         self.beat(state);
         self.post = None;
+    }
+
+    /// The owner has gone over to another session. Whether the seat has to be kept for a while,
+    /// since lines that it carried may turn up there.
+    pub fn go_along(&mut self, to: Uuid) -> bool {
+        let Some((_, delivery)) = &mut self.post else {
+            return false;
+        };
+        if !delivery.expects() {
+            return false;
+        }
+        delivery.go_along(to);
+        self.beat(State::Switched);
+        true
+    }
+
+    /// Of a seat whose session was left: whether it is still to be kept.
+    pub fn lingers(&mut self, now: Instant) -> bool {
+        let Some((_, delivery)) = &mut self.post else {
+            return false;
+        };
+        while delivery.look_for_the_rest(now) {}
+        delivery.expects()
     }
 
     /// Looks at what is new, and gives a sign of life if it is time. Whether there is more to

@@ -39,6 +39,7 @@ fn seated(folder: &tempfile::TempDir, inbox: &Inbox) -> Doorman {
         greeted: false,
         held: None,
         busy: false,
+        left: None,
         until: None,
     }
 }

@@ -36,7 +36,7 @@ impl Delivery {
         let mut found: Vec<Found> = Vec::new();
         let read = self
             .proof
-            .read(&self.reach, self.inbox.session(), LOOK, |sighting| {
+            .read(&self.reach, self.shown_in, LOOK, |sighting| {
                 found.push(match sighting {
                     Sighting::Accepted { text } => Found::Accepted(sha256(text.as_bytes())),
                     Sighting::Seen {

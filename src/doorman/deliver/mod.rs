@@ -63,6 +63,8 @@ const LAST_LOOK: Duration = Duration::from_millis(100);
 pub struct Delivery {
     inbox: Inbox,
     reach: Reach,
+    /// The session in whose transcript lines show up: the inbox's own, until it is left.
+    shown_in: Uuid,
     backlog: Option<Backlog>,
     lanes: Lanes,
     flights: Vec<Flight>,
@@ -94,6 +96,7 @@ impl Delivery {
     #[must_use]
     pub fn new(inbox: Inbox, reach: Reach) -> Self {
         Self {
+            shown_in: inbox.session(),
             inbox,
             reach,
             backlog: None,
@@ -188,6 +191,31 @@ impl Delivery {
                 flight.stage = Stage::Offered(now + ACCEPT);
             }
         }
+    }
+
+    /// The owner has gone over to another session: nothing more is offered, but what is in its
+    /// queue comes up there (measured: `/clear` in 2.1.332 keeps the lines that wait).
+    pub fn go_along(&mut self, to: Uuid) {
+        self.shown_in = to;
+        self.proof.rest();
+        self.proof.reach_back(0);
+    }
+
+    /// Whether lines may still turn up that were in the session's queue.
+    #[must_use]
+    pub fn expects(&self) -> bool {
+        let fills = |flight: &Flight| flight.stage.fills_queue();
+        self.flights.iter().any(fills)
+    }
+
+    /// Looks for what is expected, and for nothing else. Whether there is more to read, right now.
+    pub fn look_for_the_rest(&mut self, now: Instant) -> bool {
+        self.flush();
+        let rows = self.read_proof(now);
+        if rows == Rows::AllRead {
+            self.expire(now);
+        }
+        rows == Rows::More
     }
 
     /// The last look, and the last word on every line that did not arrive: it waits again.

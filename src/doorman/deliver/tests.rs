@@ -585,6 +585,39 @@ fn a_plain_line_keeps_its_id_over_a_restart() {
 }
 
 #[test]
+fn lines_that_were_in_the_queue_are_found_where_the_owner_has_gone() {
+    let mut session = Session::new();
+    let mut delivery = session.delivery();
+    for sender in ["alice", "bob", "eve"] {
+        session.send(sender, "one");
+    }
+    let frames = session.turn(&mut delivery);
+    session.rows(&[enqueue(&frames[0]), enqueue(&frames[1])]);
+    session.turn(&mut delivery);
+    let other = Uuid::from_u128(8);
+    delivery.go_along(other);
+    assert!(delivery.expects());
+    let path = session
+        .folder
+        .path()
+        .join(format!("projects/-w/{other}.jsonl"));
+    std::fs::write(path, format!("{}\n", user(&frames[0]))).unwrap();
+    delivery.look_for_the_rest(session.at);
+    session.later(ACCEPT);
+    delivery.look_for_the_rest(session.at);
+    assert!(delivery.expects(), "bob's line may still come");
+    delivery.leave("left");
+    let last: Vec<_> = ["alice", "bob", "eve"]
+        .iter()
+        .map(|name| {
+            let of = |ack: &Ack| ack.from.as_deref() == Some(name);
+            session.acks().into_iter().rfind(of).unwrap().state
+        })
+        .collect();
+    assert_eq!(last, [Seen, Queued, Queued]);
+}
+
+#[test]
 fn lines_that_claude_merges_into_one_row_have_all_arrived() {
     let mut session = Session::new();
     let mut delivery = session.delivery();
