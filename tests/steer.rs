@@ -12,7 +12,7 @@ use crate::support::env::{PATIENCE, TestEnv};
 use crate::support::lanes::on_each_claude;
 use crate::support::process::{Running, until};
 use crate::support::scenario::{Reply, Scenario};
-use crate::support::steered::{STORM, Steered, acks, seen_in_transcript};
+use crate::support::steered::{STORM, Steered, acks, inbox_file, seen_in_transcript};
 
 const BYPASS: &str = "--permission-mode=bypassPermissions";
 /// In the default mode a tool needs a permission that nobody is there to give.
@@ -249,8 +249,7 @@ fn storm(count: usize, killing: bool) {
 
 /// Every line of the inbox was seen once, each sender's in the order of the file.
 fn in_order_once(env: &TestEnv, session: &str, seen: &[String]) {
-    let lines =
-        fs::read_to_string(crate::support::steered::inbox_file(env, session, "inbox")).unwrap();
+    let lines = fs::read_to_string(inbox_file(env, session, "inbox")).unwrap();
     let mut by_sender: HashMap<String, Vec<String>> = HashMap::new();
     let mut sender_of: HashMap<String, String> = HashMap::new();
     for line in lines.lines() {
@@ -438,3 +437,33 @@ on_each_claude!(
         );
     }
 );
+
+#[test]
+fn a_doorman_goes_along_when_the_session_is_switched() {
+    let other = "11111111-2222-4333-8444-555555555555";
+    let replies = ["first", "second"].map(Reply::text);
+    let quirks = json!({ "switch_session": { "after_turn": 1, "to": other } });
+    let env = TestEnv::with(&Claude::Fake, &Scenario::new(replies).quirks(quirks));
+    let mut oo = env
+        .oo(["start", BYPASS, "--json", "--hold", "begin"])
+        .spawn();
+    let state = |session: &str| {
+        let path = inbox_file(&env, session, "inbox.heartbeat");
+        let beat: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        Some(beat["state"].as_str()?.to_owned())
+    };
+    oo.until(PATIENCE, "the doorman has gone along", || {
+        state(other).as_deref() == Some("following")
+    });
+    let listed = env.oo(["runs", "--json"]).run().json();
+    let before = listed["runs"][0]["session_id"].as_str().unwrap();
+    assert_eq!(state(before).as_deref(), Some("switched"));
+    let sent = env.oo(["send", other, "over here", "--json"]).run();
+    sent.expect_code(0);
+    assert_eq!(sent.json()["class"], "delivered-start");
+    let told = env.oo(["send", before, "too late", "--json"]).run();
+    told.expect_code(3);
+    oo.signal(nix::sys::signal::Signal::SIGTERM);
+    oo.wait(PATIENCE);
+    assert_eq!(seen_in_transcript(&env, other).len(), 1);
+}
