@@ -249,6 +249,26 @@ fn files_that_do_not_parse() {
 }
 
 #[test]
+fn an_inbox_whose_place_is_not_known_is_taken_over_when_asked() {
+    let env = healthy();
+    play(&env, &["x"]);
+    let session = "0b5e6c52-6d0f-4a52-9d57-3b6b3f0a7c11";
+    let file = |ending: &str| env.state().join(format!("inbox/{session}.{ending}"));
+    fs::write(file("inbox"), "old\nolder\n").unwrap();
+    mode(&file("inbox"), 0o600);
+    says(
+        &the_one(&report(&env, 1), "inboxes"),
+        "has lines and no offset",
+    );
+    assert!(!file("inbox.offset").exists(), "a look changes nothing");
+    let done = env.oo(["doctor", "--json", "--fix"]).run();
+    done.expect_code(0);
+    let fixed = done.json()["fixed"].clone();
+    assert!(fixed[0].as_str().unwrap().contains("byte 10"), "{fixed}");
+    assert_eq!(fs::read_to_string(file("inbox.offset")).unwrap(), "10");
+}
+
+#[test]
 fn a_doorman_that_is_turned_off() {
     let mut env = healthy();
     env.set("OO_DOORMAN", "0");
@@ -267,5 +287,5 @@ fn without_a_home_it_says_what_it_cannot_see() {
     );
     let skipped = |check: &&Value| check["status"] == "skipped";
     let checks = report["checks"].as_array().unwrap();
-    assert_eq!(checks.iter().filter(skipped).count(), 3, "{report:#}");
+    assert_eq!(checks.iter().filter(skipped).count(), 4, "{report:#}");
 }

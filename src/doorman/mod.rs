@@ -230,6 +230,8 @@ impl Doorman {
                 if let Post::Seated(seat) = &mut self.post {
                     seat.written(result, Instant::now());
                 }
+                // The transcript is opened now, so that its next row is news.
+                self.wake();
             }
             Event::Lock(path, lock) => {
                 if let Post::Seated(seat) = &mut self.post {
