@@ -1,8 +1,9 @@
 //! The door: a socket that takes lines for the model and never answers.
 //!
 //! Invariants: nothing is ever written back; in bypassPermissions only descendants of this
-//! process get through; a line for another session is dropped without a trace; a connection
-//! whose line grows beyond 1 MiB, or takes more than 30 s, is closed.
+//! process get through; a line for another session is dropped without a trace; a connection is
+//! closed when a line with its line feed has more than 2^20 characters, or when the first one
+//! takes more than 30 s; what stands before the end without a line feed is a line. A line that comes after the last result is queued and taken out again, unseen.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -14,7 +15,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use serde_json::Value;
 
 use crate::guard::{Guard, Judgement};
-use crate::hub::{Command, Priority, Source, lock};
+use crate::hub::{Command, Intake, Priority, Source, lock};
 use crate::ids;
 use crate::opening::queue_row;
 use crate::registry::{parent, start_time};
@@ -22,6 +23,7 @@ use crate::row::{Row, row};
 use crate::session::Session;
 use crate::stream;
 
+/// In characters as JavaScript counts them.
 const LONGEST_LINE: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -35,7 +37,8 @@ struct Caller {
 
 struct Door {
     s: Arc<Session>,
-    guard: Mutex<Guard>,
+    /// `None`: everything passes.
+    guard: Option<Mutex<Guard>>,
     to_lose: Mutex<u32>,
 }
 
@@ -57,17 +60,36 @@ pub(crate) fn open(s: &Arc<Session>) {
         Err(e) => crate::strict(&format!("cannot listen on {}: {e}", path.display())),
     };
     let _ = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600));
+    if s.quirks.door_refuse {
+        // The file stays, nobody listens.
+        return;
+    }
+    let guard = Guard::new(s.quirks.guard_scale.unwrap_or(1.0));
     let door = Arc::new(Door {
         s: Arc::clone(s),
-        guard: Mutex::default(),
+        guard: (!s.quirks.guard_off).then(|| Mutex::new(guard)),
         to_lose: Mutex::new(s.quirks.door_lose),
     });
     std::thread::spawn(move || {
+        let mut to_close = door.s.quirks.door_close;
+        let mut to_hang = door.s.quirks.door_hang;
+        let mut unread = Vec::new();
         for stream in listener.incoming().flatten() {
-            let door = Arc::clone(&door);
-            std::thread::spawn(move || door.serve(stream));
+            if to_close > 0 {
+                to_close -= 1;
+            } else if to_hang > 0 {
+                to_hang -= 1;
+                unread.push(stream);
+            } else {
+                let door = Arc::clone(&door);
+                std::thread::spawn(move || door.serve(stream));
+            }
         }
     });
+}
+
+fn is_too_long(line: &[u8]) -> bool {
+    line.len() > LONGEST_LINE && String::from_utf8_lossy(line).encode_utf16().count() > LONGEST_LINE
 }
 
 /// Whether a process comes from this one.
@@ -99,14 +121,17 @@ impl Door {
         };
         let mut pending = Vec::new();
         let mut chunk = vec![0; 64 * 1024];
-        let mut deadline = Instant::now() + PATIENCE;
+        // Only the first line is waited for; after it a connection may be silent.
+        let mut deadline = Some(Instant::now() + PATIENCE);
         loop {
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-                return;
+            let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
+                None => None,
+                Some(Some(left)) => Some(left.max(Duration::from_millis(1))),
+                Some(None) => return,
             };
-            let _ = stream.set_read_timeout(Some(left.max(Duration::from_millis(1))));
+            let _ = stream.set_read_timeout(left);
             let read = match stream.read(&mut chunk) {
-                Ok(0) => return,
+                Ok(0) => return self.line(&pending, &caller),
                 Ok(n) => n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => return,
@@ -114,13 +139,13 @@ impl Door {
             pending.extend_from_slice(&chunk[..read]);
             while let Some(end) = pending.iter().position(|b| *b == b'\n') {
                 let line: Vec<u8> = pending.drain(..=end).collect();
-                if line.len() > LONGEST_LINE {
+                if is_too_long(&line) {
                     return;
                 }
                 self.line(&line, &caller);
-                deadline = Instant::now() + PATIENCE;
+                deadline = None;
             }
-            if pending.len() > LONGEST_LINE {
+            if is_too_long(&pending) {
                 return;
             }
         }
@@ -134,9 +159,12 @@ impl Door {
         if frame["type"] != "user" {
             return;
         }
-        let Some(text) = content(&frame["message"]["content"]) else {
+        // Blocks are not taken here, nor is an empty text.
+        let text = frame["message"]["content"].as_str().unwrap_or_default();
+        if text.is_empty() {
             return;
-        };
+        }
+        let text = text.to_owned();
         if frame
             .get("session_id")
             .is_some_and(|id| id.as_str() != Some(s.id().as_str()))
@@ -156,13 +184,22 @@ impl Door {
             s.hub.tell(|state| state.held.push(held));
             return;
         }
-        let from = frame["from"].as_str().unwrap_or_default().to_owned();
-        let waiting = s.hub.look(crate::hub::State::peers_waiting);
-        let judgement = lock(&self.guard).judge(&from, &text, waiting, Instant::now());
-        if judgement != Judgement::Pass {
-            return;
+        let from = frame.get("from").cloned();
+        if let Some(guard) = &self.guard {
+            // Who gives no name is known by its process.
+            let sender = from.as_ref().map_or_else(
+                || format!("process {}", caller.pid),
+                |from| format!("name {from}"),
+            );
+            let waiting = s.hub.look(crate::hub::State::peers_waiting);
+            let judgement = lock(guard).judge(&sender, &text, waiting, Instant::now());
+            if judgement != Judgement::Pass {
+                return;
+            }
         }
+        let from = from.unwrap_or_else(|| Value::from("unknown"));
         let command = Command {
+            merged: Vec::new(),
             uuid: ids::uuid(),
             text,
             priority: match frame["priority"].as_str() {
@@ -172,20 +209,30 @@ impl Door {
             },
             source: Source::Peer {
                 origin: origin(s, &frame, &from, caller),
+                sender: format!("{from} {}", caller.pid),
             },
             at_ms: ids::now_ms(),
         };
         s.hub.tell(|state| {
-            // A line that comes when the process has decided to end is lost.
-            if !state.closing {
-                s.note(&queue_row(s, "enqueue", Some(&command.text)));
+            if state.intake == Intake::Shut {
+                return;
+            }
+            s.note(&queue_row(s, "enqueue", Some(&command.text)));
+            if state.intake == Intake::Open {
                 state.queue.push(command);
+            } else {
+                // The process has decided to end: the line is taken out, and lost.
+                s.note(&queue_row(s, "dequeue", None));
             }
         });
     }
 }
 
-fn origin(s: &Session, frame: &Value, from: &str, caller: &Caller) -> Row {
+fn origin(s: &Session, frame: &Value, from: &Value, caller: &Caller) -> Row {
+    // An id in any other form than a UUID's usual one is not kept.
+    let msg_id = frame["msg_id"]
+        .as_str()
+        .filter(|id| id.len() == 36 && uuid::Uuid::try_parse(id).is_ok());
     row! {
         "kind": "peer",
         "from": from,
@@ -193,7 +240,7 @@ fn origin(s: &Session, frame: &Value, from: &str, caller: &Caller) -> Row {
     }
     .put_some("verifiedPeerProcStart", caller.start.as_ref())
     .put_if(s.bypass() && caller.descendant, "selfSent", &true)
-    .put_some("msg_id", frame.get("msg_id"))
+    .put_some("msg_id", msg_id.as_ref())
 }
 
 /// A text, or the texts of its blocks.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::hub::{Command, State, Stop, lock};
+use crate::hub::{Command, Intake, State, Stop, lock};
 use crate::quirks::Point;
 use crate::result::{self, Finished};
 use crate::session::{Format, Session};
@@ -97,7 +97,7 @@ fn next(s: &Session, said: &mut Said) -> Next {
                 }
                 let quiet = state.tasks.is_empty() && state.input_pending == 0;
                 if !state.input_open && (quiet || s.quirks.kill_tasks_at_result) {
-                    state.closing = true;
+                    state.intake = Intake::Late;
                     return Some(Next::Over);
                 }
                 None
@@ -148,6 +148,8 @@ fn play(s: &Arc<Session>, command: &Command, said: &mut Said) {
         .as_ref()
         .filter(|w| w.after_turn == turns)
     {
+        stream::reset(s);
+        stream::tasks_changed(s);
         s.switch(&switch.to.to_string());
     }
 }
@@ -163,15 +165,14 @@ fn flush(s: &Session, said: &mut Said, last: bool) {
     for (i, (finished, command)) in held.into_iter().enumerate() {
         result::write(s, &finished, last && i + 1 == count);
         let interrupted = matches!(finished.end, result::End::Interrupted { .. });
-        stream::lifecycle(
-            s,
-            &command,
-            if interrupted {
-                "cancelled"
-            } else {
-                "completed"
-            },
-        );
+        let state = if interrupted {
+            "cancelled"
+        } else {
+            "completed"
+        };
+        for command in command.all() {
+            stream::lifecycle(s, command, state);
+        }
         said.last_failed = finished.is_error();
     }
 }

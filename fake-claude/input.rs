@@ -131,6 +131,7 @@ fn take(s: &Session, line: &[u8]) -> Result<(), String> {
 /// Queues a prompt.
 pub(crate) fn push(s: &Session, text: String, uuid: Option<&str>, priority: Option<&str>) {
     let command = Command {
+        merged: Vec::new(),
         uuid: uuid.map_or_else(ids::uuid, str::to_owned),
         text,
         priority: match priority {

@@ -2,13 +2,14 @@
 //!
 //! Invariants: nothing is said before every server is connected or has failed; a server that
 //! exits at once is started twice; at the end each gets INT, 100 ms later TERM, 400 ms later KILL.
+//! A server that dies later stays dead, unless the script wants otherwise.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -32,6 +33,8 @@ struct Spec {
 struct Server {
     name: String,
     spec: Spec,
+    /// What claude adds to its environment, as at the first start.
+    env: OnceLock<Vec<(String, String)>>,
     state: Mutex<State>,
 }
 
@@ -85,6 +88,7 @@ impl Mcp {
                     servers.push(Arc::new(Server {
                         name: name.clone(),
                         spec,
+                        env: OnceLock::new(),
                         state: Mutex::default(),
                     }));
                 }
@@ -110,6 +114,9 @@ impl Mcp {
                 connect(&s, &server, deadline);
                 let _ = tx.send(());
                 s.hub.tell(|_| ());
+                if s.quirks.restart_servers {
+                    keep(&s, &server);
+                }
             });
         }
         s.hub.wait(None, |state| {
@@ -242,21 +249,40 @@ fn spec(entry: &Value) -> Option<Spec> {
     })
 }
 
+/// Starts a connected server again whenever it dies, until the end.
+fn keep(s: &Session, server: &Server) {
+    let mut peer = {
+        let state = lock(&server.state);
+        state.peer.clone().filter(|_| state.connected)
+    };
+    while let Some(old) = peer.take() {
+        old.wait_closed();
+        if lock(&s.mcp.interrupted).is_some() {
+            return;
+        }
+        let child = lock(&server.state).child.take();
+        if let Some(mut child) = child {
+            // It may have closed its stdout and live on.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // Under this lock, so that none is started that the end does not know of.
+        let ending = lock(&s.mcp.interrupted);
+        if ending.is_none() {
+            peer = launch(s, server);
+        }
+        drop(ending);
+        // One that does not come up is given up on.
+        peer = peer.filter(|new| greet(s, server, new, Instant::now() + PATIENCE));
+    }
+}
+
 fn connect(s: &Session, server: &Server, deadline: Instant) {
     for _ in 0..2 {
-        let Ok((child, peer)) = spawn(s, &server.spec) else {
+        let Some(peer) = launch(s, server) else {
             return;
         };
-        let peer = Arc::new(peer);
-        {
-            let mut state = lock(&server.state);
-            state.child = Some(child);
-            state.peer = Some(Arc::clone(&peer));
-        }
-        if let Some(tools) = peer.handshake(&s.version, deadline) {
-            let mut state = lock(&server.state);
-            state.connected = true;
-            state.tools = tools;
+        if greet(s, server, &peer, deadline) {
             return;
         }
         let ending = lock(&s.mcp.interrupted).is_some();
@@ -271,7 +297,38 @@ fn connect(s: &Session, server: &Server, deadline: Instant) {
     }
 }
 
-fn spawn(s: &Session, spec: &Spec) -> std::io::Result<(Child, Peer)> {
+/// Starts a server's process.
+fn launch(s: &Session, server: &Server) -> Option<Arc<Peer>> {
+    let (child, peer) = spawn(s, server).ok()?;
+    let peer = Arc::new(peer);
+    let mut state = lock(&server.state);
+    state.child = Some(child);
+    state.peer = Some(Arc::clone(&peer));
+    Some(peer)
+}
+
+/// The handshake; whether the server is connected.
+fn greet(s: &Session, server: &Server, peer: &Peer, deadline: Instant) -> bool {
+    let tools = peer.handshake(&s.version, deadline);
+    let mut state = lock(&server.state);
+    state.connected = tools.is_some();
+    state.tools = tools.unwrap_or_default();
+    state.connected
+}
+
+/// What claude adds to a server's environment.
+fn added_env(s: &Session) -> Vec<(String, String)> {
+    let mut env = s.child_env();
+    env.push(("AI_AGENT".to_owned(), s.agent_name("harness")));
+    env.push(("CLAUDE_PROJECT_DIR".to_owned(), s.cwd.clone()));
+    if s.newer {
+        env.push(("CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS".to_owned(), s.id()));
+    }
+    env
+}
+
+fn spawn(s: &Session, server: &Server) -> std::io::Result<(Child, Peer)> {
+    let spec = &server.spec;
     let (stdin, theirs_in) = UnixStream::pair()?;
     let (stdout, theirs_out) = UnixStream::pair()?;
     let (stderr, theirs_err) = UnixStream::pair()?;
@@ -279,16 +336,11 @@ fn spawn(s: &Session, spec: &Spec) -> std::io::Result<(Child, Peer)> {
     let mut command = Command::new(&spec.command);
     command
         .args(&spec.args)
-        .envs(s.child_env())
-        .env("AI_AGENT", s.agent_name("harness"))
-        .env("CLAUDE_PROJECT_DIR", &s.cwd)
+        .envs(server.env.get_or_init(|| added_env(s)).iter().cloned())
         .current_dir(&s.cwd)
         .stdin(stdio(theirs_in))
         .stdout(stdio(theirs_out))
         .stderr(stdio(theirs_err));
-    if s.newer {
-        command.env("CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS", s.id());
-    }
     let child = command.envs(&spec.env).spawn()?;
     Ok((child, Peer::new(stdin, stdout, stderr)))
 }

@@ -67,24 +67,25 @@ fn attach_at(s: &Session, uuid: &str, attachment: &Row, rendered: Option<&str>, 
 pub(crate) fn absorb(s: &Session, command: &Command) {
     let delivery = ids::uuid();
     let at = ids::stamp(command.at_ms);
+    let blank = command.text.trim().is_empty();
+    let text = if blank { "(no content)" } else { &command.text };
     let attachment = row! {
         "type": "queued_command",
-        "prompt": command.text,
+        "prompt": text,
         "source_uuid": command.uuid,
         "delivery_id": delivery,
         "commandMode": "prompt",
     };
     let (attachment, rendered) = match &command.source {
-        Source::Peer { origin } | Source::Task { origin, .. } => (
+        Source::Peer { origin, .. } | Source::Task { origin, .. } => (
             attachment
                 .put("origin", origin)
                 .put("timestamp", &at)
                 .put("isMeta", &true),
             format!(
-                "Another Claude session sent a message while you were working:\n{}\n\n{PEER_NOTE} \
-                 After completing your current task, decide whether/how to respond (reply via \
-                 SendMessage to the `from=` address).",
-                command.text
+                "Another Claude session sent a message while you were working:\n{text}\n\n\
+                 {PEER_NOTE} After completing your current task, decide whether/how to respond \
+                 (reply via SendMessage to the `from=` address).",
             ),
         ),
         Source::Sdk { .. } => (
@@ -93,11 +94,10 @@ pub(crate) fn absorb(s: &Session, command: &Command) {
                 .put("timestamp", &at)
                 .put("hostsOwnTurn", &true),
             format!(
-                "The user sent a new message while you were working:\n{}\n\nThis is how Claude \
-                 Code surfaces messages the user sends mid-turn — within the running turn, often \
-                 alongside the next tool result, rather than as a separate conversation turn. \
-                 Address the message above as you continue this turn.",
-                command.text
+                "The user sent a new message while you were working:\n{text}\n\nThis is how \
+                 Claude Code surfaces messages the user sends mid-turn — within the running turn, \
+                 often alongside the next tool result, rather than as a separate conversation \
+                 turn. Address the message above as you continue this turn.",
             ),
         ),
     };
@@ -125,8 +125,15 @@ pub(crate) fn bookmarks(s: &Session, prompt: &str) {
 /// Opens a turn: dequeue, init, the user row and what is attached to it.
 pub(crate) fn play(s: &Session, command: &Command, prompt_id: &str, turn: u32) {
     let text = spoken(command);
-    s.note(&queue_row(s, "dequeue", None));
-    stream::lifecycle(s, command, "started");
+    for _ in command.all() {
+        s.note(&queue_row(s, "dequeue", None));
+    }
+    for earlier in &command.merged {
+        stream::replay(s, earlier, &earlier.text);
+    }
+    for one in command.all() {
+        stream::lifecycle(s, one, "started");
+    }
     stream::init(s);
     stream::replay(s, command, &text);
     lock(&s.log).open();
@@ -184,9 +191,10 @@ fn user_row(s: &Session, command: &Command, text: &str, prompt_id: &str, turn: u
     };
     let origin = match &command.source {
         Source::Sdk { .. } => None,
-        Source::Peer { origin } | Source::Task { origin, .. } => Some(origin),
+        Source::Peer { origin, .. } | Source::Task { origin, .. } => Some(origin),
     };
     let position = row! { "promptIndex": 0, "turnIndex": turn };
+    let merged: Vec<&str> = command.merged.iter().map(|c| &*c.uuid).collect();
     let body = row! { "promptId": prompt_id, "type": "user", "message": message }
         .put_if(peer, "isMeta", &true)
         .put("uuid", &command.uuid)
@@ -200,6 +208,7 @@ fn user_row(s: &Session, command: &Command, text: &str, prompt_id: &str, turn: u
         .put("turnOrigin", turn_origin)
         .put("turnPosition", &position)
         .put_if(!sdk, "queueSkipAttachments", &true)
+        .put_if(!merged.is_empty(), "mergedSendUuids", &merged)
         .put_if(
             matches!(command.source, Source::Sdk { named: true }),
             "turnAttributionKey",

@@ -157,6 +157,18 @@ pub(crate) struct Quirks {
     pub(crate) no_registry: bool,
     /// The door takes lines and loses the first so many of them.
     pub(crate) door_lose: u32,
+    /// The door's file is there, nobody listens.
+    pub(crate) door_refuse: bool,
+    /// The first so many connections are accepted and never read.
+    pub(crate) door_hang: u32,
+    /// The first so many connections (before any that hang) are accepted and closed at once.
+    pub(crate) door_close: u32,
+    /// The door lets everything in.
+    pub(crate) guard_off: bool,
+    /// Factor on the guard's times (real: a line per 2 s, 30 s for a text); 1 when absent.
+    pub(crate) guard_scale: Option<f64>,
+    /// A stdio MCP server that dies is started again.
+    pub(crate) restart_servers: bool,
     /// There is no door.
     pub(crate) no_door: bool,
     /// Waiting lines are thrown away at the end of a turn.
@@ -212,6 +224,13 @@ impl Quirks {
             if !["INT", "TERM", "HUP"].contains(&name.as_str()) {
                 return Err(format!("ignore_signals: {name} is none of INT, TERM, HUP"));
             }
+        }
+        if let Some(scale) = self.guard_scale
+            && !(scale > 0.0 && scale <= 1000.0)
+        {
+            return Err(format!(
+                "guard_scale: {scale} is not above 0 and at most 1000"
+            ));
         }
         for (point, acts) in &self.at {
             for (i, act) in acts.iter().enumerate() {

@@ -49,6 +49,8 @@ pub(crate) struct Finished {
     pub(crate) stop_reason: Option<String>,
     pub(crate) denials: Vec<Row>,
     pub(crate) origin: Option<Row>,
+    /// The uuid of the line from stdin that began this turn.
+    pub(crate) user_uuid: Option<String>,
     /// The uuids of the lines that stdin brought to this turn.
     pub(crate) user_uuids: Vec<String>,
     pub(crate) took_ms: u64,
@@ -165,7 +167,7 @@ fn render(s: &Session, finished: &Finished) -> Row {
         )
     };
     let uuids = &finished.user_uuids;
-    let first_uuid = uuids.first();
+    let first_uuid = finished.user_uuid.as_ref().or_else(|| uuids.first());
     let interrupted = matches!(finished.end, End::Interrupted { .. });
     // 2.1.308 sees that the budget is used up before it hears why the model stopped.
     let unheard = matches!(finished.end, End::MaxBudget(_)) && !s.newer;

@@ -46,6 +46,17 @@ impl Peer {
         lock(&self.inbox.0).closed
     }
 
+    /// Waits until the server has closed its stdout.
+    pub(crate) fn wait_closed(&self) {
+        let (inbox, bell) = &*self.inbox;
+        let mut inbox = lock(inbox);
+        while !inbox.closed {
+            inbox = bell
+                .wait(inbox)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
     fn write(&self, row: &Row) {
         let _ = lock(&self.stdin).write_all(format!("{}\n", row.line()).as_bytes());
     }

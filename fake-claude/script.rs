@@ -42,7 +42,7 @@ pub(crate) struct Reply {
     pub(crate) message: Option<String>,
     /// Seconds in the `retry-after` header of an HTTP error.
     pub(crate) retry_after: Option<u64>,
-    /// How many requests an HTTP error answers.
+    /// How many requests this answers.
     pub(crate) repeat: Option<Repeat>,
     /// Time before the answer.
     pub(crate) delay_ms: Option<u64>,
@@ -157,13 +157,10 @@ fn check(replies: &[Reply], depth: usize) -> Result<(), String> {
             if reply.text.is_none() && reply.tools.is_empty() {
                 return Err(format!("{place}: neither text, nor tools, nor status"));
             }
-            if reply.repeat.is_some()
-                || reply.retry_after.is_some()
-                || reply.error_type.is_some()
-                || reply.message.is_some()
+            if reply.retry_after.is_some() || reply.error_type.is_some() || reply.message.is_some()
             {
                 return Err(format!(
-                    "{place}: repeat, retry_after, type and message need a status"
+                    "{place}: retry_after, type and message need a status"
                 ));
             }
         }
@@ -223,7 +220,7 @@ mod tests {
             r#"{"replies":[{"txt":"x"}]}"#,
             r#"{"replies":[{}]}"#,
             r#"{"replies":[{"text":"x","status":500}]}"#,
-            r#"{"replies":[{"text":"x","repeat":2}]}"#,
+            r#"{"replies":[{"text":"x","retry_after":2}]}"#,
             r#"{"replies":[{"status":500,"repeat":"always"}]}"#,
             r#"{"replies":[{"tools":[{"name":"Bash","input":{}}]}]}"#,
             r#"{"replies":[],"quirks":{"no_such_quirk":true}}"#,
@@ -234,9 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn an_error_repeats_as_often_as_told() {
+    fn a_reply_repeats_as_often_as_told() {
         let script = Script::parse(
-            r#"{"replies":[{"status":529,"repeat":2},{"text":"a"},{"status":500,"repeat":"forever"}]}"#,
+            r#"{"replies":[{"status":529,"repeat":2},{"text":"a","repeat":1},{"status":500,"repeat":"forever"}]}"#,
         )
         .unwrap();
         let mut replies = Replies::new(script.replies);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::hub::lock;
+use crate::hub::{Intake, lock};
 use crate::ids;
 use crate::opening::queue_row;
 use crate::quirks::Point;
@@ -24,7 +24,7 @@ pub(crate) fn begin(s: &Session) {
     if BEGUN.swap(true, Ordering::Relaxed) {
         return;
     }
-    s.hub.tell(|state| state.closing = true);
+    s.hub.tell(|state| state.intake = Intake::Shut);
     let _ = std::fs::remove_file(&s.socket);
     s.registry.remove();
     s.mcp.interrupt();
@@ -90,7 +90,10 @@ pub(crate) fn join_agents(s: &Session) {
 /// The last things, when everything has been said.
 pub(crate) fn finish(s: &Session) {
     let held = s.hub.tell(|state| {
-        state.closing = true;
+        // After a signal the door is shut already.
+        if state.intake == Intake::Open {
+            state.intake = Intake::Late;
+        }
         std::mem::take(&mut state.held)
     });
     for (message, hold, pid) in held {
@@ -101,6 +104,7 @@ pub(crate) fn finish(s: &Session) {
         s.registry.status("idle");
     }
     s.mcp.stop();
+    s.hub.tell(|state| state.intake = Intake::Shut);
     if !BEGUN.swap(true, Ordering::Relaxed) {
         let _ = std::fs::remove_file(&s.socket);
         s.registry.remove();

@@ -171,6 +171,19 @@ pub(crate) fn lifecycle(s: &Session, command: &Command, state: &str) {
     }
 }
 
+/// The process is about to turn to another session; the row does not say to which.
+pub(crate) fn reset(s: &Session) {
+    let uuid = ids::uuid();
+    s.say(&row! {
+        "type": "conversation_reset",
+        "new_conversation_id": uuid,
+        "uuid": uuid,
+        "trigger": "clear",
+        "timestamp": ids::timestamp(),
+        "session_id": s.shown_id(),
+    });
+}
+
 /// The answer to a control request.
 pub(crate) fn control(s: &Session, request_id: &Value, answer: Result<Row, String>) {
     let response = match answer {
@@ -203,7 +216,7 @@ pub(crate) fn replay(s: &Session, command: &Command, text: &str) {
     };
     s.say(&match &command.source {
         Source::Sdk { .. } => row,
-        Source::Peer { origin } | Source::Task { origin, .. } => {
+        Source::Peer { origin, .. } | Source::Task { origin, .. } => {
             row.put("isSynthetic", &true).put("origin", origin)
         }
     });

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::hub::{Command, Priority, Source, Task};
+use crate::hub::{Command, Intake, Priority, Source, Task};
 use crate::ids;
 use crate::opening::queue_row;
 use crate::row::{Row, row};
@@ -50,7 +50,7 @@ pub(crate) struct Ended {
 pub(crate) fn ended(s: &Session, task: &Task, ended: Ended) {
     let known = s.hub.tell(|state| {
         let before = state.tasks.len();
-        if state.closing {
+        if state.intake != Intake::Open {
             return false;
         }
         state.tasks.retain(|t| t.id != task.id);
@@ -87,6 +87,7 @@ pub(crate) fn ended(s: &Session, task: &Task, ended: Ended) {
         "runId": task.run_id,
     };
     let command = Command {
+        merged: Vec::new(),
         uuid: ids::uuid(),
         text,
         priority: Priority::Later,

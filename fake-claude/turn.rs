@@ -79,7 +79,7 @@ impl Turn<'_> {
         let named = matches!(command.source, Source::Sdk { named: true });
         let mut extra = Row::new();
         if named {
-            let uuids = [&command.uuid];
+            let uuids: Vec<&str> = command.all().map(|c| &*c.uuid).collect();
             extra = row! { "user_message_uuid": command.uuid, "user_message_uuids": uuids };
         }
         let mut rounds = 0;
@@ -248,10 +248,10 @@ impl Turn<'_> {
     fn finish(self, command: &Command, end: End) -> Finished {
         let origin = match &command.source {
             Source::Sdk { .. } => None,
-            Source::Peer { origin } | Source::Task { origin, .. } => Some(origin.clone()),
+            Source::Peer { origin, .. } | Source::Task { origin, .. } => Some(origin.clone()),
         };
         let named = |c: &Command| matches!(c.source, Source::Sdk { named: true });
-        let all = std::iter::once(command).chain(&self.absorbed);
+        let all = command.all().chain(&self.absorbed);
         Finished {
             end,
             user_rows: self.user_rows,
@@ -259,6 +259,7 @@ impl Turn<'_> {
             stop_reason: self.stop_reason,
             denials: self.denials,
             origin,
+            user_uuid: named(command).then(|| command.uuid.clone()),
             user_uuids: all.filter(|c| named(c)).map(|c| c.uuid.clone()).collect(),
             took_ms: ids::since(self.began),
             first_ms: self.first_ms,

@@ -10,7 +10,7 @@ use super::{Done, Run, World, kind};
 const ID: &str = "dddddddd-0000-4000-8000-000000000000";
 
 /// A tool that runs until the test lets it go, and answers for some turns.
-fn script(world: &World, answers: usize) -> Value {
+pub(super) fn script(world: &World, answers: usize) -> Value {
     let go = world.path("go");
     let mut replies = vec![json!({"tools":[{"name":"Bash","input":{"command":
         format!("until [ -e {} ]; do sleep 0.02; done", go.display())}}]})];
@@ -18,7 +18,7 @@ fn script(world: &World, answers: usize) -> Value {
     json!({ "replies": replies })
 }
 
-fn start(world: &World, script: &Value, mode: &str) -> (Run, UnixStream) {
+pub(super) fn start(world: &World, script: &Value, mode: &str) -> (Run, UnixStream) {
     let session = format!("--session-id={ID}");
     let flags = [session.as_str(), "--allowedTools=Bash", mode];
     let mut run = world.start(world.command(&script.to_string(), &flags), Some(b"hi"));
@@ -27,8 +27,17 @@ fn start(world: &World, script: &Value, mode: &str) -> (Run, UnixStream) {
     (run, door)
 }
 
-fn frame(text: &str, from: &str, more: &Value) -> String {
-    let mut frame = json!({"msgV":1,"msg_id":format!("id of {text}"),"type":"user",
+/// The id of the line with a text.
+pub(super) fn id(text: &str) -> String {
+    let mut bytes = [0_u8; 16];
+    for (i, byte) in text.bytes().enumerate() {
+        bytes[i % 16] ^= byte;
+    }
+    uuid::Uuid::from_bytes(bytes).to_string()
+}
+
+pub(super) fn frame(text: &str, from: &str, more: &Value) -> String {
+    let mut frame = json!({"msgV":1,"msg_id":id(text),"type":"user",
         "message":{"role":"user","content":text},"priority":"next","from":from,"session_id":ID});
     let fields = frame.as_object_mut().unwrap();
     fields.extend(more.as_object().unwrap().clone());
@@ -36,18 +45,18 @@ fn frame(text: &str, from: &str, more: &Value) -> String {
 }
 
 /// How many lines were taken into the queue, the prompt not counted.
-fn accepted(world: &World) -> usize {
+pub(super) fn accepted(world: &World) -> usize {
     let projects = std::fs::read_dir(world.path(".claude/projects")).unwrap();
     let project = projects.flatten().next().unwrap().path();
     let text = std::fs::read_to_string(project.join(format!("{ID}.jsonl"))).unwrap();
     text.matches(r#""operation":"enqueue""#).count() - 1
 }
 
-fn go(world: &World) {
+pub(super) fn go(world: &World) {
     std::fs::write(world.path("go"), "").unwrap();
 }
 
-fn seen(done: &Done) -> Vec<Value> {
+pub(super) fn seen(done: &Done) -> Vec<Value> {
     let folded = done
         .log()
         .into_iter()
@@ -77,12 +86,12 @@ fn next_is_folded_in_later_starts_a_turn_and_a_wrong_session_is_dropped() {
     let seen = seen(&done);
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0]["prompt"], "next");
-    assert_eq!(seen[0]["origin"]["msg_id"], "id of next");
+    assert_eq!(seen[0]["origin"]["msg_id"], id("next"));
     assert_eq!(seen[0]["origin"]["verifiedPeerPid"], std::process::id());
     let results = done.results();
     assert_eq!(results.len(), 2);
-    assert_eq!(results[1]["origin"]["msg_id"], "id of later");
-    assert!(!done.transcript.contains("id of wrong"));
+    assert_eq!(results[1]["origin"]["msg_id"], id("later"));
+    assert!(!done.transcript.contains(&id("wrong")));
     let removed = done
         .log()
         .into_iter()
@@ -118,7 +127,7 @@ fn a_stranger_is_held_in_bypass_permissions() {
     go(&world);
     let done = run.wait();
     done.expect(0);
-    assert!(!done.transcript.contains("id of held"));
+    assert!(!done.transcript.contains(&id("held")));
     let holds = done
         .rows()
         .into_iter()
@@ -171,7 +180,7 @@ fn the_guard_lets_thirty_of_eighty_in() {
     assert!((31..=32).contains(&taken), "{taken}");
 }
 
-fn world_has(world: &World, text: &str) -> bool {
+pub(super) fn world_has(world: &World, text: &str) -> bool {
     let projects = std::fs::read_dir(world.path(".claude/projects")).unwrap();
     let project = projects.flatten().next().unwrap().path();
     std::fs::read_to_string(project.join(format!("{ID}.jsonl")))

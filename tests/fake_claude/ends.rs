@@ -117,7 +117,7 @@ fn a_held_open_session_takes_turns_and_can_be_interrupted() {
         "message":{"role":"user","content":text}})
     };
     run.write(&user("first", "aaaaaaaa-0000-4000-8000-000000000001"));
-    run.until_said(r#""result_index":0"#, 1);
+    run.until_said(r#""state":"completed""#, 1);
     run.write(&user("second", "aaaaaaaa-0000-4000-8000-000000000002"));
     run.until("the command runs", |_| begun.exists());
     run.write(&user("queued", "aaaaaaaa-0000-4000-8000-000000000003"));

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{Done, World};
 
 /// A server in shell: it writes down its lines and the signals it gets.
-const SERVER: &str = r#"
-echo start >> "$LOG"; env > "$LOG.env"; ls -l /proc/$$/fd/ > "$LOG.fds"
+pub(super) const SERVER: &str = r#"
+echo start >> "$LOG"; echo $$ $PPID > "$LOG.pid"; env > "$LOG.env"; ls -l /proc/$$/fd/ > "$LOG.fds"
 [ "$EXIT" ] && exit 1
 trap 'echo INT >> "$LOG"; [ "$ON_INT" ] && exit 0' INT
 trap 'echo TERM >> "$LOG"; [ "$ON_TERM" ] && exit 0' TERM
@@ -148,6 +148,49 @@ fn a_tool_of_a_server_is_called() {
         rows[2]["message"]["content"][0]["content"][0]["text"],
         "pong"
     );
+}
+
+#[test]
+fn a_server_that_is_killed_comes_back_only_when_the_script_says_so() {
+    for restart in [false, true] {
+        let world = World::new();
+        let log = world.path("server.log");
+        let config = json!({"mcpServers":{"s":{"command":"/bin/bash","args":["-c", SERVER],
+            "env":{"LOG":log,"ON_INT":"1"}}}});
+        let flag = format!("--mcp-config={config}");
+        let go = world.path("go");
+        let wait = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
+        let script = json!({"replies":[{"tools":[{"name":"Bash","input":{"command":wait}}]},
+            {"text":"x"}],"quirks":{"restart_servers":restart}});
+        let flags = [&flag, "--permission-mode=bypassPermissions"];
+        let command = world.command(&script.to_string(), &flags);
+        let mut run = world.start(command, Some(b"hi"));
+        run.until_said("\"tool_use\"", 1);
+        let read =
+            |more: &str| fs::read_to_string(format!("{}{more}", log.display())).unwrap_or_default();
+        let before = (read(".pid"), read(".env"));
+        let pid = before.0.split(' ').next().unwrap().parse().unwrap();
+        let pid = nix::unistd::Pid::from_raw(pid);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        if restart {
+            run.until("a second handshake", |_| {
+                read("").matches("tools/list").count() == 2
+            });
+            let parent = |ids: &str| ids.split_whitespace().nth(1).map(str::to_owned);
+            assert_ne!(read(".pid"), before.0);
+            assert_eq!(parent(&read(".pid")), parent(&before.0));
+            assert_eq!(read(".env"), before.1);
+        } else {
+            run.until("its death", |_| {
+                fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |s| s.contains(") Z"))
+            });
+        }
+        fs::write(&go, "").unwrap();
+        run.wait().expect(0);
+        let log = read("");
+        assert_eq!(log.matches("start").count(), 1 + usize::from(restart));
+        assert_eq!(log.matches("INT").count(), usize::from(restart));
+    }
 }
 
 #[test]

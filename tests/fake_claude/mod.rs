@@ -6,6 +6,7 @@
 
 mod door;
 mod ends;
+mod guard;
 mod mcp;
 mod quirks;
 mod runs;

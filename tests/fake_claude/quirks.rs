@@ -197,8 +197,12 @@ fn results_together_and_another_session() {
         {"tools":[{"name":"Bash","input":{"command":"sleep 0.1","run_in_background":true}}]},
         {"text":"first"},{"text":"second"}],
         "quirks":{"switch_session":{"after_turn":1,"to":to}}});
-    let results = play(&script.to_string(), &[BYPASS]).expect(0).results();
+    let done = play(&script.to_string(), &[BYPASS]);
+    let results = done.expect(0).results();
     assert_ne!(results[0]["session_id"], to);
+    let rows = done.rows();
+    let reset = rows.iter().find(|r| r["type"] == "conversation_reset");
+    assert_eq!(reset.unwrap()["session_id"], results[0]["session_id"]);
     assert_eq!(results[1]["session_id"], to);
 }
 
