@@ -23,6 +23,9 @@ use crate::session::Session;
 /// How long claude waits for a server, without MCP_TIMEOUT.
 const PATIENCE: Duration = Duration::from_millis(27_300);
 
+/// How often in a row a server may fail to come up when it is started again.
+const MOST_FAILURES: u32 = 50;
+
 /// One configured server.
 struct Spec {
     command: String,
@@ -255,6 +258,7 @@ fn keep(s: &Session, server: &Server) {
         let state = lock(&server.state);
         state.peer.clone().filter(|_| state.connected)
     };
+    let mut failures = 0;
     while let Some(old) = peer.take() {
         old.wait_closed();
         if lock(&s.mcp.interrupted).is_some() {
@@ -272,8 +276,16 @@ fn keep(s: &Session, server: &Server) {
             peer = launch(s, server);
         }
         drop(ending);
-        // One that does not come up is given up on.
-        peer = peer.filter(|new| greet(s, server, new, Instant::now() + PATIENCE));
+        let Some(new) = &peer else { return };
+        // One that was killed while it shook hands is started again; one that never comes up is
+        // given up on in the end.
+        failures = match greet(s, server, new, Instant::now() + PATIENCE) {
+            true => 0,
+            false => failures + 1,
+        };
+        if failures > MOST_FAILURES {
+            return;
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::support::env::{PATIENCE, TestEnv};
 use crate::support::lanes::on_each_claude;
 use crate::support::process::{Running, until};
 use crate::support::scenario::{Reply, Scenario};
-use crate::support::steered::{STORM, Steered, acks, inbox_file, seen_in_transcript};
+use crate::support::steered::{STORM, Steered, acks, inbox_file, kill_doorman, seen_in_transcript};
 
 const BYPASS: &str = "--permission-mode=bypassPermissions";
 /// In the default mode a tool needs a permission that nobody is there to give.
@@ -200,13 +200,13 @@ fn a_storm_of_five_senders_arrives_whole() {
 }
 
 fn storm(count: usize, killing: bool) {
-    // Tool after tool, so that the queue empties: fifty lines wait at most.
-    let rounds = (0..400).map(|_| Reply::bash("sleep 0.05"));
-    let quirks = json!({ "restart_servers": true });
+    // Tool after tool, so that the queue empties: fifty lines wait at most. They are short once
+    // the storm is over.
+    let rounds = (0..1500).map(|_| Reply::bash("[ -e over ] || sleep 0.1"));
     let steered = Steered::with(
         &Claude::Fake,
         &[BYPASS],
-        quirks,
+        json!({ "restart_servers": true }),
         rounds.chain([Reply::text("done")]),
     );
     steered.open_gate();
@@ -229,15 +229,18 @@ fn storm(count: usize, killing: bool) {
             }
         }
     }
-    until(STORM, "every line is seen", || {
+    let mut steered = steered;
+    let acks = inbox_file(&steered.env, &steered.session, "inbox.acks");
+    steered.oo.until(STORM, "every line is seen", || {
         if killing && kills < 60 {
-            steered.kill_doorman();
+            kill_doorman(&acks.with_extension("heartbeat"));
             kills += 1;
             std::thread::sleep(Duration::from_millis(150));
         }
-        let seen = |ack: &&Value| ack["state"] == "seen";
-        steered.acks().iter().filter(seen).count() >= count
+        let text = fs::read_to_string(&acks).unwrap_or_default();
+        text.matches("\"state\":\"seen\"").count() >= count
     });
+    fs::write(steered.env.work().join("over"), "").unwrap();
     let session = steered.session.clone();
     let (env, result) = steered.end();
     assert_eq!(result["doorman_delivered"], count, "{result:#}");

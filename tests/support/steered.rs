@@ -4,7 +4,7 @@
 //! that is under way for sure.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -106,14 +106,18 @@ impl Steered {
     }
 
     /// Ends the doorman as nothing else does.
-    pub(crate) fn kill_doorman(&self) -> i32 {
-        let beat = fs::read(self.inbox_file("inbox.heartbeat")).unwrap();
-        let beat: Value = serde_json::from_slice(&beat).unwrap();
-        let pid = i32::try_from(beat["pid"].as_i64().unwrap()).unwrap();
-        // It may have ended by itself.
-        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-        pid
+    pub(crate) fn kill_doorman(&self) {
+        kill_doorman(&self.inbox_file("inbox.heartbeat"));
     }
+}
+
+/// Ends the doorman that gave this sign of life, as nothing else does.
+pub(crate) fn kill_doorman(heartbeat: &Path) {
+    let beat = fs::read(heartbeat).unwrap();
+    let beat: Value = serde_json::from_slice(&beat).unwrap();
+    let pid = i32::try_from(beat["pid"].as_i64().unwrap()).unwrap();
+    // It may have ended by itself.
+    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
 }
 
 /// A file of a session's inbox.
