@@ -49,4 +49,5 @@ mod start_hold_ends;
 mod start_refused;
 mod start_reports;
 mod steer;
+mod steer_doors;
 mod verbs_misc;

@@ -13,8 +13,8 @@ export CARGO_TARGET_DIR="$PWD/target/mutations/build"
 
 # name | file | what is replaced (a Perl pattern) | by what | tests that have to fail
 mutations=(
-'listener|src/doorman/reach.rs|door\.belongs_to\(&self\.peer\)\s*\.map_err\(\|shut\| shut\.text\(socket\)\)\?;\s*Ok|Ok|doorman::'
-'environment-socket|src/doorman/reach.rs|door\.belongs_to\(&self\.peer\)\.ok\(\)\?;\s*Some|Some|doorman::'
+'listener|src/doorman/reach.rs|door\.belongs_to\(&self\.peer\)\s*\.map_err\(\|shut\| shut\.text\(socket\)\)\?;\s*Ok|Ok|steer_doors::'
+'environment-socket|src/doorman/reach.rs|door\.belongs_to\(&self\.peer\)\.ok\(\)\?;\s*Some|Some|steer_doors::'
 'explicit-session|src/doorman/foreground.rs|row\.session_id == session && row\.live\(\)|row.live()|doorman_by_hand::'
 'session-id-in-frame|src/inbox/frame.rs|    session_id: Uuid,|    #[serde(skip)]\n    session_id: Uuid,|inbox::frame'
 'session-switch|src/doorman/deliver/offer.rs|&& session != self\.inbox\.session\(\)|\&\& session.is_nil()|deliver::'
@@ -40,16 +40,14 @@ for mutation in "${mutations[@]}"; do
         my $n = s/$ENV{PATTERN}/$r/; END { exit($n ? 0 : 1) }' "$copy/$file"; then
         echo "$name: does not apply any more to $file" >&2
         failed=1
-    elif ! (cd "$copy" && cargo build --quiet --all-targets 2>build.log); then
+    elif ! (cd "$copy" && cargo test --quiet --no-run 2>build.log); then
         echo "$name: does not build: see $copy/build.log" >&2
         failed=1
     elif (cd "$copy" && OO_TEST_LANES=hermetic cargo test --quiet "$tests" >test.log 2>&1); then
         echo "$name: NOT NOTICED by the tests of $tests" >&2
         failed=1
     else
-        noticed=$(grep -cE '^test .* FAILED$|^    [a-z_:]+$' "$copy/test.log" || true)
         echo "$name: noticed ($(grep -E '^    [a-z_0-9:]+$' "$copy/test.log" | sort -u | head -3 | tr -s ' \n' ' '))"
-        : "$noticed"
     fi
     cp "$file" "$copy/$file"
 done
