@@ -149,7 +149,9 @@ fn play(s: &Arc<Session>, command: &Command, said: &mut Said) {
         .filter(|w| w.after_turn == turns)
     {
         stream::reset(s);
-        stream::tasks_changed(s);
+        if s.newer {
+            stream::tasks_changed(s);
+        }
         s.switch(&switch.to.to_string());
     }
 }
