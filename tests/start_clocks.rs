@@ -23,8 +23,9 @@ fn fake(script: &Scenario, args: &[&str]) -> (TestEnv, Finished) {
     (env, done)
 }
 
+/// Exit code, class and cause of a run; its result.
 #[track_caller]
-fn assert_ends(done: &Finished, code: i32, class: &str, cause: Option<&str>) -> Value {
+pub(crate) fn assert_ends(done: &Finished, code: i32, class: &str, cause: Option<&str>) -> Value {
     done.expect_code(code);
     let result = done.json();
     assert_eq!(

@@ -7,6 +7,7 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::start_clocks::assert_ends;
 use crate::support::claude::Claude;
 use crate::support::env::{PATIENCE, TestEnv};
 use crate::support::held::{Held, results, shown, until_file};
@@ -19,18 +20,6 @@ const FOREVER: &str = "tail -f /dev/null";
 fn gone(pid: u32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
         || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
-}
-
-#[track_caller]
-fn assert_ends(done: &Finished, code: i32, class: &str, cause: Option<&str>) -> Value {
-    done.expect_code(code);
-    let result = done.json();
-    assert_eq!(
-        (&result["class"], &result["cause"]),
-        (&json!(class), &json!(cause)),
-        "{result:#}"
-    );
-    result
 }
 
 /// With a grace of an hour only the first rung can end it in time: nothing but the end of stdin.

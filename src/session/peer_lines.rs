@@ -22,6 +22,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::transcript;
 use crate::error::Result;
 use crate::store::Tail;
 
@@ -83,24 +84,6 @@ struct Row<'a> {
     message: Option<&'a RawValue>,
     #[serde(default, rename = "mergedSendUuids")]
     merged: Option<Vec<IgnoredAny>>,
-}
-
-#[derive(Deserialize)]
-struct Said {
-    content: Content,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Content {
-    Text(String),
-    Blocks(Vec<Block>),
-}
-
-#[derive(Deserialize)]
-struct Block {
-    #[serde(default)]
-    text: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -206,15 +189,8 @@ fn sighting(line: &[u8]) -> Option<Sighting<'_>> {
 }
 
 fn said(message: Option<&RawValue>) -> String {
-    let said = message.and_then(|message| serde_json::from_str::<Said>(message.get()).ok());
-    match said.map(|said| said.content) {
-        Some(Content::Text(text)) => text,
-        Some(Content::Blocks(blocks)) => {
-            let texts: Vec<String> = blocks.into_iter().filter_map(|block| block.text).collect();
-            texts.join("\n")
-        }
-        None => String::new(),
-    }
+    let texts = message.map(|message| transcript::texts(message.get()));
+    texts.unwrap_or_default().join("\n")
 }
 
 fn msg_id(origin: Option<&RawValue>) -> Option<Uuid> {

@@ -230,6 +230,15 @@ impl Rows {
 
 /// Whether a message is the mark that claude itself puts into an interrupted conversation.
 fn is_interruption(message: &str) -> bool {
+    // Most user rows are long tool results: the text is looked for before anything is built.
+    message.contains(INTERRUPTED)
+        && texts(message)
+            .iter()
+            .any(|text| text.starts_with(INTERRUPTED))
+}
+
+/// The texts of a `message`: its content, or that of each text block of it.
+pub(super) fn texts(message: &str) -> Vec<String> {
     #[derive(Deserialize)]
     struct Message {
         content: Content,
@@ -245,17 +254,10 @@ fn is_interruption(message: &str) -> bool {
         #[serde(default)]
         text: Option<String>,
     }
-    // Most user rows are long tool results: the text is looked for before anything is built.
-    if !message.contains(INTERRUPTED) {
-        return false;
-    }
     match serde_json::from_str::<Message>(message).map(|message| message.content) {
-        Ok(Content::Text(text)) => text.starts_with(INTERRUPTED),
-        Ok(Content::Blocks(blocks)) => blocks
-            .iter()
-            .filter_map(|block| block.text.as_deref())
-            .any(|text| text.starts_with(INTERRUPTED)),
-        Err(_) => false,
+        Ok(Content::Text(text)) => vec![text],
+        Ok(Content::Blocks(blocks)) => blocks.into_iter().filter_map(|block| block.text).collect(),
+        Err(_) => Vec::new(),
     }
 }
 
