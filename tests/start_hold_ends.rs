@@ -12,7 +12,7 @@ use crate::support::claude::Claude;
 use crate::support::env::{PATIENCE, TestEnv};
 use crate::support::held::{Held, results, shown, until_file};
 use crate::support::lanes::on_each_claude;
-use crate::support::process::{Finished, until};
+use crate::support::process::until;
 use crate::support::scenario::{Reply, Scenario};
 
 const FOREVER: &str = "tail -f /dev/null";
