@@ -12,7 +12,7 @@ use crate::support::lanes::on_each_claude;
 use crate::support::process::{Finished, until, until_some};
 use crate::support::rows;
 use crate::support::scenario::{Reply, Scenario};
-use crate::support::sleeping::Sleeping;
+use crate::support::sleeping::{Sleeping, settled};
 
 /// Asserts that somebody has the session: the holder.
 #[track_caller]
@@ -44,7 +44,7 @@ on_each_claude!(a_second_resume_while_the_first_runs, |claude| {
     slept.env.script(&at_work("two"));
     let mut first = slept.resuming(&["--allowed-tools=Bash"]);
     let (run, pid) = slept.until_at_work(&mut first);
-    let before = slept.bytes();
+    let before = slept.settled();
     let holder = held_by(&slept.resuming(&[]).wait(PATIENCE), "run");
     assert_eq!(
         (&holder["run_id"], &holder["pid"]),
@@ -96,7 +96,7 @@ on_each_claude!(a_claude_that_oo_did_not_start, |claude| {
     bare.until(PATIENCE, "a registry row", || {
         rows::registered(&slept.env.home(), pid).is_some()
     });
-    let idle = slept.bytes();
+    let idle = slept.settled();
     let holder = held_by(&slept.resuming(&[]).wait(PATIENCE), "session");
     assert_eq!(
         (&holder["pid"], &holder["run_id"]),
@@ -107,7 +107,7 @@ on_each_claude!(a_claude_that_oo_did_not_start, |claude| {
     bare.until(PATIENCE, "a tool at work", || {
         String::from_utf8_lossy(&slept.bytes()).contains("tool_use")
     });
-    let busy = slept.bytes();
+    let busy = slept.settled();
     held_by(&slept.resuming(&[]).wait(PATIENCE), "session");
     assert_eq!(slept.bytes(), busy);
     // Killed, it leaves its row behind, which holds nothing and is not ours to remove.
@@ -127,7 +127,7 @@ on_each_claude!(a_session_that_is_held_open, |claude| {
     held.until_results(1);
     held.until_idle();
     let transcript = rows::transcript_path(&env.home(), &held.session).unwrap();
-    let before = fs::read(&transcript).unwrap();
+    let before = settled(&transcript);
     let session = held.session.clone();
     let done = env.oo(["resume", &session, "x", "--json"]).run();
     let holder = held_by(&done, "run");
@@ -147,22 +147,23 @@ on_each_claude!(a_session_that_is_held_open, |claude| {
 
 on_each_claude!(a_claude_whose_supervisor_was_killed, |claude| {
     let slept = Sleeping::new(&claude);
-    slept.env.script(&at_work("two"));
+    // The mock counts answers by session, the stand-in by process.
+    let replies = [until_file("go"), Reply::text("two"), Reply::text("three")];
+    slept.env.script(&Scenario::new(replies));
     let mut first = slept.resuming(&["--allowed-tools=Bash"]);
     let (run, pid) = slept.until_at_work(&mut first);
     first.signal(Signal::SIGKILL);
     first.wait(PATIENCE);
-    let before = slept.bytes();
+    let before = slept.settled();
     let holder = held_by(&slept.resuming(&[]).wait(PATIENCE), "run");
     assert_eq!(
         (&holder["run_id"], &holder["pid"]),
         (&json!(run), &json!(pid))
     );
     assert_eq!(slept.bytes(), before);
-    let waiting = slept.resuming(&["--wait=1m"]);
+    let waiting = slept.resuming(&["--wait=1m", "--allowed-tools=Bash"]);
     slept.env.file("go", "");
-    // The mock's answers are used up by then, the stand-in's begin anew: either is a turn.
-    waiting.wait(PATIENCE);
+    waiting.wait(PATIENCE).expect_code(0);
     let shown = slept.env.oo(["show", &run, "--json"]).run().json();
     assert_eq!(
         (&shown["class"], &shown["result"]),
@@ -248,7 +249,7 @@ fn a_wait_that_is_ended_has_a_class() {
     slept.env.script(&at_work("two"));
     let mut first = slept.resuming(&["--allowed-tools=Bash"]);
     slept.until_at_work(&mut first);
-    let before = slept.bytes();
+    let before = slept.settled();
     let waiting = slept.resuming(&["--wait=1h"]);
     let pid = waiting.pid();
     until(PATIENCE, "the signal to be waited for", || {
@@ -368,12 +369,53 @@ on_each_claude!(lines_that_waited_come_in_the_same_turn, |claude| {
         (&result["doorman_delivered"], &result["doorman_pending"]),
         (&json!(2), &json!(0))
     );
-    // The turn's own line comes first, then those that waited, in their order.
-    let text = String::from_utf8(slept.bytes()).unwrap();
-    let at = |mark: &str| {
-        text.rfind(mark)
-            .unwrap_or_else(|| panic!("{mark} is not there"))
-    };
-    assert!(at("go on") < at("first line"), "the prompt begins the turn");
-    assert!(text.find("first line") < text.find("second line"));
+    // Those that waited come in their order. The prompt is before them as a rule; but a line that
+    // is in the queue when claude looks there first begins the turn, and the prompt is folded in at
+    // the next tool boundary as if it were the line (measured on both builds, the machine loaded).
+    let arrived = in_context(&slept);
+    assert_eq!(arrived.len(), 3, "{arrived:?}");
+    let place = |line: &str| arrived.iter().position(|other| *other == line);
+    assert!(place("first line") < place("second line"), "{arrived:?}");
 });
+
+/// In the order in which they came into the model's context: this turn's line, and those sent.
+fn in_context(slept: &Sleeping) -> Vec<&'static str> {
+    let rows = rows::transcript(&slept.env.home(), &slept.session);
+    let context = rows.iter().filter(|row| {
+        row.is("user") || (row.is("attachment") && row.0["attachment"]["type"] == "queued_command")
+    });
+    let texts: String = context.map(|row| row.0.to_string()).collect();
+    let mut found: Vec<(usize, &str)> = ["go on", "first line", "second line"]
+        .into_iter()
+        .filter_map(|line| Some((texts.find(line)?, line)))
+        .collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, line)| line).collect()
+}
+
+on_each_claude!(
+    without_a_tool_they_come_as_a_turn_of_their_own_or_wait,
+    |claude| {
+        let slept = Sleeping::new(&claude);
+        let env = &slept.env;
+        for line in ["first line", "second line"] {
+            env.oo(["send", &slept.session, line, "--min-interval=0s"])
+                .run()
+                .expect_code(3);
+        }
+        let more = (0..3).map(|_| Reply::text("more"));
+        env.script(&Scenario::new([Reply::text("two")].into_iter().chain(more)));
+        let done = slept.resuming(&[]).wait(PATIENCE);
+        done.expect_code(0);
+        let result = done.json();
+        let count = |field: &str| result[field].as_u64().unwrap();
+        assert_eq!(
+            count("doorman_delivered") + count("doorman_pending"),
+            2,
+            "{result:#}"
+        );
+        let arrived = in_context(&slept);
+        assert!(arrived.contains(&"go on"), "{arrived:?}");
+        assert_eq!(arrived.len() as u64, 1 + count("doorman_delivered"));
+    }
+);

@@ -1,13 +1,14 @@
 //! A session that sleeps: one that a run began and ended, to be gone on with.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::claude::Claude;
 use super::env::{PATIENCE, TestEnv};
-use super::process::{Finished, Running};
+use super::process::{Finished, Running, until_some};
 use super::rows;
 use super::scenario::{Reply, Scenario};
 
@@ -64,6 +65,13 @@ impl Sleeping {
         fs::read(self.transcript()).expect("a transcript is readable")
     }
 
+    /// The same once nothing more comes: claude writes its rows in batches, some time after the
+    /// fact, so a look right after one proves nothing.
+    #[track_caller]
+    pub(crate) fn settled(&self) -> Vec<u8> {
+        settled(&self.transcript())
+    }
+
     /// The newest run that has no result yet, once its claude has a tool at work.
     #[track_caller]
     pub(crate) fn until_at_work(&self, oo: &mut Running) -> (String, i32) {
@@ -82,4 +90,18 @@ impl Sleeping {
             (events.contains("tool_use") && !run.join("result.json").exists()).then_some((id, pid))
         })
     }
+}
+
+/// The bytes of a file that a live program writes, once they stay as they are.
+#[track_caller]
+pub(crate) fn settled(path: &Path) -> Vec<u8> {
+    const STAYS: Duration = Duration::from_millis(700);
+    let mut seen = (Vec::new(), Instant::now());
+    until_some(PATIENCE, "a file that stays as it is", || {
+        let bytes = fs::read(path).expect("the file is readable");
+        if bytes != seen.0 {
+            seen = (bytes, Instant::now());
+        }
+        (seen.1.elapsed() >= STAYS).then(|| seen.0.clone())
+    })
 }
