@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use support::claude_under_test::Chosen;
 use support::table::Table;
-use support::{delivery, doorman, long_line, memory, noop_server, wall_time};
+use support::{delivery, doorman, long_line, memory, noop_server, resume, wall_time};
 
 mod support;
 /// What the integration tests stand on: the private world, the mock, the walls.
@@ -76,9 +76,11 @@ fn main() -> ExitCode {
 type Measure = fn(&Chosen, &mut Table);
 
 /// Every comparison, by the name that picks it.
-const COMPARISONS: [(&str, Measure); 7] = [
+const COMPARISONS: [(&str, Measure); 9] = [
     ("start-bare", wall_time::without_doorman),
     ("start", wall_time::with_doorman),
+    ("resume", resume::with_doorman),
+    ("resume-huge", resume::of_a_gibibyte),
     ("memory", memory::of_the_supervisor),
     ("long-line", long_line::in_the_supervisor),
     ("doorman-handshake", doorman::handshake),

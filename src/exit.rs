@@ -27,12 +27,18 @@ pub const DELIVERY_FAILED: u8 = 4;
 pub enum Class {
     /// The model finished its turn and the answer is whole.
     Completed,
+    /// The same, of a session that was resumed.
+    DeliveredResume,
     /// The run goes on in a unit of its own.
     Started,
     /// Nothing was spawned: the request could not be honoured as it was put.
     Refused,
+    /// Nothing was spawned: somebody else has the session.
+    HeldBySession,
     /// Something was spawned and it did not give an answer.
     Failed,
+    /// The same, of a session that was resumed; or there is no such session.
+    Error,
     /// One of oo's clocks ran out and oo ended the run; the cause says which.
     Timeout,
     /// Somebody asked oo to stop.
@@ -41,11 +47,14 @@ pub enum Class {
 
 impl Class {
     /// Every class, in the order of the documents.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Completed,
+        Self::DeliveredResume,
         Self::Started,
         Self::Refused,
+        Self::HeldBySession,
         Self::Failed,
+        Self::Error,
         Self::Timeout,
         Self::Cancelled,
     ];
@@ -54,12 +63,36 @@ impl Class {
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {
-            Self::Completed | Self::Started => 0,
+            Self::Completed | Self::DeliveredResume | Self::Started => 0,
             Self::Refused => 1,
-            Self::Failed => 4,
+            Self::HeldBySession => 3,
+            Self::Failed | Self::Error => 4,
             Self::Timeout => 5,
             Self::Cancelled => 6,
         }
+    }
+
+    /// The class by the name that it has for this verb: what `start` calls completed and failed,
+    /// `resume` calls delivered-resume and error.
+    #[must_use]
+    pub const fn of(self, verb: Verb) -> Self {
+        match (verb, self) {
+            (Verb::Resume, Self::Completed) => Self::DeliveredResume,
+            (Verb::Resume, Self::Failed) => Self::Error,
+            (Verb::Start | Verb::Resume | Verb::Send, class) => class,
+        }
+    }
+
+    /// Whether there is an answer, and it is whole.
+    #[must_use]
+    pub const fn is_answer(self) -> bool {
+        matches!(self, Self::Completed | Self::DeliveredResume)
+    }
+
+    /// Whether something went wrong that may go wrong again.
+    #[must_use]
+    pub const fn is_failure(self) -> bool {
+        matches!(self, Self::Failed | Self::Error | Self::Timeout)
     }
 
     /// The class as it is written in JSON.
@@ -67,9 +100,12 @@ impl Class {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",
+            Self::DeliveredResume => "delivered-resume",
             Self::Started => "started",
             Self::Refused => "refused",
+            Self::HeldBySession => "held-by-session",
             Self::Failed => "failed",
+            Self::Error => "error",
             Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
         }
@@ -80,9 +116,18 @@ impl Class {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Completed => "The model finished, and the answer is whole.",
+            Self::DeliveredResume => {
+                "The resumed session took the line, the model finished, and the answer is whole."
+            }
             Self::Started => "The run goes on in a unit of its own.",
             Self::Refused => "Nothing was spawned; the message says what to change.",
+            Self::HeldBySession => {
+                "Nothing was spawned and the session is untouched: somebody else has it; `holder` says who."
+            }
             Self::Failed => "claude was spawned and gave no answer; the cause says why.",
+            Self::Error => {
+                "The resumed session gave no answer, or there is no such session; the cause says why."
+            }
             Self::Timeout => "A clock of oo's ran out and oo ended the run; the cause says which.",
             Self::Cancelled => "Somebody stopped the run.",
         }
@@ -250,6 +295,26 @@ impl Cause {
         }
     }
 
+    /// Whether it cuts a turn short that can be gone on with: a limit, or a crash.
+    #[must_use]
+    pub const fn cuts_short(self) -> bool {
+        matches!(
+            self,
+            Self::RateLimit
+                | Self::Overloaded
+                | Self::Api
+                | Self::MaxTurns
+                | Self::Budget
+                | Self::Interrupted
+                | Self::NoResult
+                | Self::Stalled
+                | Self::Signal
+                | Self::Oom
+                | Self::UnfinishedBackground
+                | Self::LostSupervisor
+        )
+    }
+
     /// What a person can do next.
     #[must_use]
     pub const fn hint(self) -> &'static str {
@@ -295,6 +360,8 @@ impl Cause {
 pub enum Verb {
     /// A new session.
     Start,
+    /// A further turn of a session that sleeps.
+    Resume,
     /// A line for a session.
     Send,
 }
@@ -305,7 +372,24 @@ impl Verb {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
+            Self::Resume => "resume",
             Self::Send => "send",
+        }
+    }
+
+    /// The classes of a run that this verb launches; none when it launches none.
+    #[must_use]
+    pub fn classes(self) -> Vec<Class> {
+        let all = |without: [Class; 3]| {
+            let mut classes = Class::ALL.to_vec();
+            classes.retain(|class| !without.contains(class));
+            classes
+        };
+        match self {
+            Self::Start => all([Class::DeliveredResume, Class::HeldBySession, Class::Error]),
+            // `started` is for runs in a unit of their own.
+            Self::Resume => all([Class::Completed, Class::Failed, Class::Started]),
+            Self::Send => Vec::new(),
         }
     }
 
@@ -314,8 +398,9 @@ impl Verb {
     #[must_use]
     pub fn codes(self) -> Vec<(u8, &'static str)> {
         let mut codes: Vec<(u8, &'static str)> = match self {
-            Self::Start => Class::ALL
-                .iter()
+            Self::Start | Self::Resume => self
+                .classes()
+                .into_iter()
                 .map(|class| (class.exit_code(), class.name()))
                 .collect(),
             Self::Send => SendClass::ALL

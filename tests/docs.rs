@@ -164,6 +164,7 @@ fn every_field_of_a_result_is_told() {
     use oo::exit::Verb;
     use oo::inbox::Heartbeat;
     use oo::run::held::HoldEntry;
+    use oo::run::holders::{Holder, HolderKind};
     use oo::run::result::{ClaudeEntry, LineageEntry, ResultDocument, ResultEntry, State};
     use oo::run::row::{McpServer, ResultRow, Retry};
     use oo::run::verdict::Exit;
@@ -195,6 +196,13 @@ fn every_field_of_a_result_is_told() {
             pid: None,
         }),
         exit: Some(Exit::default()),
+        holder: Some(Holder {
+            kind: HolderKind::Run,
+            pid: None,
+            since: None,
+            run_id: None,
+            ends_with: None,
+        }),
         hold: Some(HoldEntry {
             idle_ms: None,
             waiting: false,

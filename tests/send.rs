@@ -205,7 +205,7 @@ fn for_a_session_that_does_not_run_it_is_queued_at_once() {
     assert!(done.took < AT_ONCE, "{:?}", done.took);
     assert_eq!(document["doorman"], Value::Null);
     let hint = document["hint"].as_str().unwrap();
-    assert!(hint.contains("the next run of the session"), "{hint}");
+    assert!(hint.contains("oo resume"), "{hint}");
 }
 
 #[test]

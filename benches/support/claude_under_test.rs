@@ -68,11 +68,20 @@ impl Chosen {
 
     /// A world with it, in which the model says one word after a while.
     pub(crate) fn world(&self, thinks: Duration) -> TestEnv {
+        TestEnv::with(&self.claude, &self.hello(thinks))
+    }
+
+    /// Lets the model say its word once more in a conversation that it has said it in already.
+    pub(crate) fn says_hello_again(&self, env: &TestEnv) {
+        env.script(&self.hello(Duration::ZERO));
+    }
+
+    fn hello(&self, thinks: Duration) -> Scenario {
         let thinks = match self.claude {
             Claude::Fake => thinks.max(STAND_IN_THINKS),
             Claude::Real(_) => thinks,
         };
         let reply = Reply::text("hello").after(thinks);
-        TestEnv::with(&self.claude, &Scenario::new([reply]))
+        Scenario::new([reply])
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod long_line;
 pub(crate) mod memory;
 pub(crate) mod noop_server;
 pub(crate) mod pair;
+pub(crate) mod resume;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod wall_time;

@@ -17,7 +17,7 @@ use crate::world::claude::MODEL;
 use crate::world::env::TestEnv;
 use crate::world::process::Finished;
 
-const PROMPT: &str = "say hello";
+pub(crate) const PROMPT: &str = "say hello";
 
 /// The bare `claude -p`.
 pub(crate) fn without_doorman(chosen: &Chosen, table: &mut Table) {
@@ -66,7 +66,7 @@ fn claude(env: &TestEnv, flags: &[String]) -> Finished {
 }
 
 /// The configuration of the server that does nothing, in the form of the doorman's.
-fn noop_flags(env: &TestEnv) -> Vec<String> {
+pub(crate) fn noop_flags(env: &TestEnv) -> Vec<String> {
     let program = std::env::current_exe().expect("a process knows its own path");
     let config = json!({ "mcpServers": { "oo": {
         "type": "stdio",
@@ -111,7 +111,7 @@ fn comparable<'a>(flags: impl Iterator<Item = &'a str>) -> Vec<String> {
 }
 
 /// Run ids sort by time.
-fn newest_run(env: &TestEnv) -> PathBuf {
+pub(crate) fn newest_run(env: &TestEnv) -> PathBuf {
     let runs = std::fs::read_dir(env.state().join("runs")).expect("there are runs");
     let newest = runs.flatten().map(|entry| entry.path()).max();
     newest.expect("there was a run")

@@ -136,7 +136,7 @@ fn contradiction(word: &str, own: Own) -> Error {
         ),
         Own::Session => (
             "oo itself chooses the session",
-            "leave it out: every start is a session of its own",
+            "leave it out: `oo start` begins a session, `oo resume` goes on with one, and with --fork in a new one",
         ),
         Own::Prompt => (
             "the prompt does not go after the `--`",

@@ -156,11 +156,11 @@ fn dollars(text: &str) -> std::result::Result<f64, String> {
 }
 
 impl LaunchArgs {
-    /// The launch spec of a new session.
+    /// The launch spec of a new session in this folder.
     ///
     /// # Errors
-    /// Refused when claude, the folder or a file is not there, or a value cannot be recorded.
-    pub fn spec(&self, verb: Verb, context: &Context) -> Result<LaunchSpec> {
+    /// Refused when claude or a file is not there, or a value cannot be recorded.
+    pub fn spec(&self, verb: Verb, cwd: PathBuf, context: &Context) -> Result<LaunchSpec> {
         let environment = &context.environment;
         extra_args::check(&self.extra)?;
         let (env, drop_env) = self.variables()?;
@@ -169,8 +169,9 @@ impl LaunchArgs {
             run_id: Uuid::now_v7(),
             verb,
             session_id: Uuid::new_v4(),
+            resumes: None,
             claude: claude_program::find(self.claude.as_deref(), environment)?,
-            cwd: folder(self.cwd.as_deref())?,
+            cwd,
             options: self.options()?,
             doorman: if self.no_doorman {
                 DoormanMode::None
@@ -324,7 +325,11 @@ fn variable_name(name: &str, flag: &str) -> Result<()> {
     Ok(())
 }
 
-fn folder(given: Option<&Path>) -> Result<PathBuf> {
+/// The folder to work in: the one that is named, else the current one.
+///
+/// # Errors
+/// Refused when it is not there, or cannot be entered.
+pub fn folder(given: Option<&Path>) -> Result<PathBuf> {
     let path = match given {
         Some(path) => existing_folder(path, "--cwd")?,
         None => {

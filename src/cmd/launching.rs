@@ -2,18 +2,21 @@
 
 use std::path::Path;
 
+use uuid::Uuid;
+
 use super::Context;
 use crate::error::{Error, Kind, Result};
-use crate::exit::{Class, Verb};
+use crate::exit::{Cause, Class, Verb};
 use crate::platform::environment::Environment;
 use crate::platform::host;
 use crate::run::child_env;
+use crate::run::holders::Holder;
 use crate::run::launch::{self, Prepared};
 use crate::run::result::{ResultDocument, State};
 use crate::run::spec::LaunchSpec;
 use crate::run::supervise::{self, Supervised, Surroundings};
-use crate::session;
-use crate::store::{Receipt, StateDir};
+use crate::session::{self, ancestry};
+use crate::store::{Lock, Receipt, StateDir};
 use crate::ui::{Console, RunView};
 
 /// What a launching verb shows.
@@ -32,11 +35,75 @@ pub struct Output {
     pub quiet: bool,
 }
 
+/// Why nothing was spawned.
+#[derive(Debug)]
+pub struct NotBegun {
+    /// What is said.
+    pub error: Box<Error>,
+    /// What it amounts to.
+    pub class: Class,
+    /// Why, where there is a word for it.
+    pub cause: Option<Cause>,
+    /// The session that was asked for, once it is known.
+    pub session: Option<Uuid>,
+    /// Who has that session.
+    pub holder: Option<Box<Holder>>,
+}
+
+impl From<Error> for NotBegun {
+    fn from(error: Error) -> Self {
+        Self {
+            error: Box::new(error),
+            class: Class::Refused,
+            cause: None,
+            session: None,
+            holder: None,
+        }
+    }
+}
+
+impl NotBegun {
+    fn document(&self, verb: Verb) -> ResultDocument {
+        ResultDocument {
+            class: Some(self.class),
+            cause: self.cause,
+            exit_code: Some(self.class.exit_code()),
+            requested_session_id: self.session,
+            holder: self.holder.as_deref().cloned(),
+            ..ResultDocument::refused(verb, &self.error)
+        }
+    }
+
+    /// The receipt of what was not done to a session.
+    fn record(&self, verb: Verb, environment: &Environment) -> Result<()> {
+        let state = StateDir::locate(environment)?;
+        let Some(session) = self
+            .session
+            .filter(|_| StateDir::check(state.root()).is_ok())
+        else {
+            return Ok(());
+        };
+        Receipt {
+            class: Some(self.class.name()),
+            session_id: Some(session.to_string()),
+            from: asker(environment),
+            exit_code: Some(self.class.exit_code()),
+            ..Receipt::new(verb, host::caller())
+        }
+        .record(&state)
+    }
+}
+
 /// Makes a run ready; see [`launch::prepare`].
 ///
 /// # Errors
 /// As [`launch::prepare`], and when the child's environment cannot be made.
-pub fn prepare(spec: LaunchSpec, prompt: &[u8], context: &Context) -> Result<Prepared> {
+pub fn prepare(
+    spec: LaunchSpec,
+    prompt: &[u8],
+    context: &Context,
+    session_lock: Option<Lock>,
+) -> Result<Prepared> {
     let environment = child_env::child_environment(
         &context.environment,
         &spec.env,
@@ -48,6 +115,7 @@ pub fn prepare(spec: LaunchSpec, prompt: &[u8], context: &Context) -> Result<Pre
         spec,
         prompt,
         environment,
+        session_lock,
     )
 }
 
@@ -56,7 +124,7 @@ pub fn run(
     verb: Verb,
     output: Output,
     context: &Context,
-    prepare: impl FnOnce() -> Result<Prepared>,
+    prepare: impl FnOnce() -> std::result::Result<Prepared, NotBegun>,
 ) -> u8 {
     let console = Console {
         quiet: output.quiet,
@@ -64,17 +132,23 @@ pub fn run(
     let mut begun = None;
     let supervised = prepare().and_then(|prepared| {
         begun = Some((prepared.spec.run_id, prepared.spec.session_id));
-        supervise(prepared, output, console, &context.environment)
+        let supervised = supervise(prepared, output, console, &context.environment);
+        supervised.map_err(NotBegun::from)
     });
     match supervised {
         Ok((supervised, followed)) => show(&supervised, followed, output, console),
-        Err(error) => {
-            let mut document = ResultDocument::refused(verb, &error);
+        Err(refusal) => {
+            let mut document = refusal.document(verb);
+            if let Err(error) = refusal.record(verb, &context.environment) {
+                console.error(&error);
+            }
+            let error = refusal.error;
             if error.kind() == Kind::Failed {
                 // It was spawned and is out of sight; what it writes is in its folder.
                 document.state = State::Unsupervised;
-                document.class = Some(Class::Failed);
-                document.exit_code = Some(Class::Failed.exit_code());
+                let class = Class::Failed.of(verb);
+                document.class = Some(class);
+                document.exit_code = Some(class.exit_code());
                 document.run_id = begun.map(|(run, _)| run);
                 document.session_id = begun.map(|(_, session)| session.to_string());
             }
@@ -112,20 +186,30 @@ fn supervise(
     };
     let supervised = runtime.block_on(supervise::supervise(prepared, surroundings, &mut view))?;
     let followed = view.end();
-    if let Err(error) = receipt(&supervised.document).record(&state) {
+    if let Err(error) = receipt(&supervised.document, environment).record(&state) {
         console.error(&error);
     }
     Ok((supervised, followed))
 }
 
+/// The session in which this was called.
+fn asker(environment: &Environment) -> Option<String> {
+    ancestry::calling_session(environment).map(|row| row.session_id.to_string())
+}
+
 /// The receipt of a run that is over.
-fn receipt(document: &ResultDocument) -> Receipt {
+fn receipt(document: &ResultDocument, environment: &Environment) -> Receipt {
     let parent = document.lineage.as_ref().map(|lineage| lineage.parent);
+    let from = match document.verb {
+        // A session that is gone on with may have been started by another one, or by nobody.
+        Verb::Resume => asker(environment),
+        _ => parent.map(|parent| parent.to_string()),
+    };
     Receipt {
         class: document.class.map(Class::name),
         session_id: document.session_id.clone(),
         run_id: document.run_id,
-        from: parent.map(|parent| parent.to_string()),
+        from,
         exit_code: document.exit_code,
         ..Receipt::new(document.verb, host::caller())
     }
@@ -135,7 +219,7 @@ fn receipt(document: &ResultDocument) -> Receipt {
 /// 0 has the answer.
 fn show(supervised: &Supervised, followed: Result<()>, output: Output, console: Console) -> u8 {
     let document = &supervised.document;
-    let completed = document.class == Some(Class::Completed);
+    let completed = document.class.is_some_and(Class::is_answer);
     let printed = match (output.json, output.follow) {
         (true, true) => followed.and_then(|()| console.row(document)),
         (true, false) => console.document(document),
@@ -182,5 +266,8 @@ fn refuse(document: &ResultDocument, error: &Error, output: Output, console: Con
             console.error(&error);
         }
     }
-    error.kind().exit_code()
+    match (error.kind(), document.exit_code) {
+        (Kind::Usage, _) | (_, None) => error.kind().exit_code(),
+        (_, Some(code)) => code,
+    }
 }

@@ -5,9 +5,11 @@ pub mod completions;
 pub mod doctor;
 pub mod doorman;
 pub mod extra_args;
+pub mod hold_arg;
 pub mod launch_args;
 pub mod launching;
 pub mod man;
+pub mod resume;
 pub mod runs;
 pub mod send;
 pub mod show;
@@ -27,6 +29,7 @@ use crate::ui::Console;
 )]
 pub enum Verb {
     Start(Box<start::Args>),
+    Resume(Box<resume::Args>),
     Send(send::Args),
     Runs(runs::Args),
     Show(show::Args),
@@ -53,6 +56,7 @@ pub struct Context {
 pub fn dispatch(verb: Verb, context: &Context) -> u8 {
     match verb {
         Verb::Start(args) => start::run(&args, context),
+        Verb::Resume(args) => resume::run(&args, context),
         Verb::Send(args) => send::run(&args, context),
         Verb::Runs(args) => runs::run(args, context),
         Verb::Show(args) => show::run(&args, context),

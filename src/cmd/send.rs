@@ -91,7 +91,11 @@ pub fn run(args: &Args, context: &Context) -> u8 {
     show(&report, args.format, &around.state)
 }
 
-fn surroundings(context: &Context) -> Result<Surroundings> {
+/// Where a line is sent from.
+///
+/// # Errors
+/// Refused when nothing says where the state folder is.
+pub(super) fn surroundings(context: &Context) -> Result<Surroundings> {
     let environment = &context.environment;
     Ok(Surroundings {
         state: StateDir::locate(environment)?,
@@ -131,7 +135,8 @@ fn with(args: &Args, session: uuid::Uuid, text: String) -> Request {
     }
 }
 
-fn show(report: &Report, format: Format, state: &StateDir) -> u8 {
+/// Shows what became of a line, and puts it on record; the exit code.
+pub(super) fn show(report: &Report, format: Format, state: &StateDir) -> u8 {
     let console = asking::console();
     let recorded = report.record(state);
     let printed = match report.msg_id {

@@ -2,15 +2,14 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
+use super::hold_arg::HoldArg;
 use super::launch_args::{self, LaunchArgs};
 use super::{Context, launching};
 use crate::error::Result;
 use crate::exit::Verb;
 use crate::run::launch::Prepared;
 use crate::run::spec::LaunchSpec;
-use crate::run::watchdog::Hold;
 
 /// Start a session, and give its answer.
 ///
@@ -30,15 +29,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
 
-    /// Keep the session open after its turn: each line that reaches it starts another. With a time,
-    /// as in `--hold=10m`, close it when it was idle for so long; 0s: as soon as it is idle
-    #[arg(long, value_name = "IDLE", num_args = 0..=1, require_equals = true,
-          value_parser = humantime::parse_duration, help_heading = "Clocks")]
-    #[allow(
-        clippy::option_option,
-        reason = "not given, given alone, given with a value"
-    )]
-    pub hold: Option<Option<Duration>>,
+    /// Whether it stays open.
+    #[command(flatten)]
+    pub hold: HoldArg,
 
     /// What claude is told, and how long it may take.
     #[command(flatten)]
@@ -52,16 +45,19 @@ pub struct Args {
 /// Runs it; the exit code is that of the result's class.
 #[must_use]
 pub fn run(args: &Args, context: &Context) -> u8 {
-    launching::run(Verb::Start, args.output, context, || prepare(args, context))
+    launching::run(Verb::Start, args.output, context, || {
+        Ok(prepare(args, context)?)
+    })
 }
 
 fn prepare(args: &Args, context: &Context) -> Result<Prepared> {
     let source = launch_args::prompt_source(args.prompt.as_deref(), args.prompt_file.as_deref())?;
     // The cheap refusals come first: a prompt on stdin may take its writer a while.
+    let cwd = launch_args::folder(args.launch.cwd.as_deref())?;
     let spec = LaunchSpec {
-        hold: args.hold.map(|idle| Hold { idle }),
-        ..args.launch.spec(Verb::Start, context)?
+        hold: args.hold.hold(),
+        ..args.launch.spec(Verb::Start, cwd, context)?
     };
     let prompt = crate::run::prompt::read(&source)?;
-    launching::prepare(spec, &prompt, context)
+    launching::prepare(spec, &prompt, context, None)
 }

@@ -26,6 +26,7 @@ pub fn all() -> Vec<VerbCodes> {
     };
     vec![
         classed(Verb::Start),
+        classed(Verb::Resume),
         classed(Verb::Send),
         row(
             "runs",

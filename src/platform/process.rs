@@ -6,7 +6,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+
+use super::clock;
 
 /// A process that cannot be mistaken for a later one with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -154,6 +157,19 @@ pub fn arguments(pid: i32) -> Option<Vec<String>> {
     )
 }
 
+/// When a process began, to the hundredth of a second that the kernel counts in.
+#[must_use]
+pub fn started_at(process: &Identity) -> Option<Timestamp> {
+    let ticks: f64 = process.proc_start.parse().ok()?;
+    let rate = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    let age = uptime - ticks / i32::try_from(rate).map(f64::from).ok()?;
+    let age = SignedDuration::try_from_secs_f64(age.max(0.0)).ok()?;
+    let began = clock::now().checked_sub(age).ok()?;
+    Timestamp::from_millisecond(began.as_millisecond()).ok()
+}
+
 /// The inode of a process's pid namespace, as in `pid:[4026531836]`.
 #[must_use]
 pub fn pid_namespace(pid: i32) -> Option<u64> {
@@ -175,6 +191,13 @@ mod tests {
             (42, 7, 42, 40)
         );
         assert_eq!((stat.state, stat.start.as_str()), ('S', "987654"));
+    }
+
+    #[test]
+    fn we_began_a_while_ago() {
+        let began = started_at(&Identity::own().unwrap()).unwrap();
+        assert!(began <= clock::now());
+        assert!(clock::age(began) < std::time::Duration::from_secs(3600));
     }
 
     #[test]

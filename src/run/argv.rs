@@ -18,7 +18,16 @@ pub fn arguments(spec: &LaunchSpec, mcp: &Path) -> Vec<String> {
     if spec.hold.is_some() {
         argv.push("--input-format=stream-json".to_owned());
     }
-    argv.push(format!("--session-id={}", spec.session_id));
+    if let Some(resumed) = spec.resumes {
+        argv.push(format!("--resume={resumed}"));
+        if spec.is_fork() {
+            // Only with this may the id of a resumed session be chosen.
+            argv.push("--fork-session".to_owned());
+        }
+    }
+    if spec.resumes.is_none() || spec.is_fork() {
+        argv.push(format!("--session-id={}", spec.session_id));
+    }
     if spec.doorman == DoormanMode::Injected {
         argv.push(format!("--mcp-config={}", mcp.display()));
     }
@@ -56,8 +65,36 @@ pub fn arguments(spec: &LaunchSpec, mcp: &Path) -> Vec<String> {
     if spec.doorman == DoormanMode::Injected {
         argv.push("--strict-mcp-config".to_owned());
     }
+    if spec.resumes.is_some() && asks_for_a_system_prompt(spec) {
+        // Or claude would go on with the recorded one, and say nothing.
+        argv.push(format!("{SNAPSHOT}=off"));
+    }
     argv.extend(options.extra.iter().cloned());
     argv
+}
+
+/// The option that tells a resumed session whether its recorded system prompt holds.
+const SNAPSHOT: &str = "--system-prompt-snapshot";
+
+/// Whether a system prompt was asked for, and nobody said what becomes of the recorded one.
+fn asks_for_a_system_prompt(spec: &LaunchSpec) -> bool {
+    let options = &spec.options;
+    let named = |names: &[&str]| {
+        let is_named = |word: &String| {
+            let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
+            names.contains(&name)
+        };
+        options.extra.iter().any(is_named)
+    };
+    let asked = options.system_prompt_file.is_some()
+        || options.append_system_prompt_file.is_some()
+        || named(&[
+            "--system-prompt",
+            "--system-prompt-file",
+            "--append-system-prompt",
+            "--append-system-prompt-file",
+        ]);
+    asked && !named(&[SNAPSHOT])
 }
 
 fn list(values: &[String]) -> Option<String> {

@@ -8,17 +8,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::argv;
 use super::held::HoldEntry;
 use super::lines::Lines;
 use super::observed::Observed;
 use super::record::ProcessRecord;
 use super::result::{ClaudeEntry, LineageEntry, ResultDocument, ResultEntry, State};
-use super::row::ResultRow;
 use super::spec::{DoormanMode, LaunchSpec};
-use super::stop::StopReason;
 use super::verdict::{self, Ending, Facts, Verdict};
-use crate::exit::{Cause, Class};
+use super::{argv, streak, wording};
+use crate::exit::Class;
 use crate::inbox::{Heartbeat, Inbox};
 use crate::platform::host;
 use crate::session::lineage::By;
@@ -26,7 +24,7 @@ use crate::session::transcript;
 use crate::store::{RunFiles, StateDir};
 
 /// How much of stderr a result shows, in bytes.
-const STDERR_TAIL: u64 = 4 * 1024;
+pub(super) const STDERR_TAIL: u64 = 4 * 1024;
 
 /// How much of a transcript's end is looked at, in bytes.
 const TRANSCRIPT_TAIL: u64 = 256 * 1024;
@@ -104,15 +102,16 @@ fn judge(
     verdict: Verdict,
     lines: Option<&Lines>,
 ) {
+    let class = verdict.class.of(known.spec.verb);
     let row = verdict
         .deciding
         .and_then(|index| known.observed.results.get(index));
     document.state = State::Ended;
-    document.class = Some(verdict.class);
+    document.class = Some(class);
     document.cause = verdict.cause;
-    document.exit_code = Some(verdict.class.exit_code());
-    document.message = Some(message(&verdict, known, ending, row));
-    document.hint = hint(&verdict, known);
+    document.exit_code = Some(class.exit_code());
+    document.message = Some(wording::message(&verdict, known, ending, row));
+    document.hint = wording::hint(&verdict, known, document);
     document.result = verdict.text;
     document.partial_result = verdict.partial;
     document.deciding_index = verdict.deciding;
@@ -156,118 +155,11 @@ fn judge(
             known.files.root().display()
         ));
     }
+    notes.extend(streak::note(known.state, known.spec, class, verdict.cause));
     if let Some(lines) = lines {
         notes.extend(lines.notes(known.spec.session_id));
     }
     document.note = (!notes.is_empty()).then(|| notes.join("; "));
-}
-
-/// What happened, in one sentence.
-fn message(
-    verdict: &Verdict,
-    known: &Known<'_>,
-    ending: &Ending,
-    row: Option<&ResultRow>,
-) -> String {
-    let stop = known.record.and_then(|record| record.stop.as_ref());
-    match (verdict.class, stop.map(|stop| &stop.reason)) {
-        (Class::Completed, _) => return "the model finished".to_owned(),
-        (Class::Timeout, Some(StopReason::Clock(clock))) => {
-            let limit = clock.limit(&known.spec.limits).unwrap_or_default();
-            let limit = humantime::format_duration(limit);
-            return format!("{} ({} {limit})", clock.what(), clock.option());
-        }
-        (Class::Cancelled, Some(StopReason::Signal(name))) => {
-            return format!("the run was stopped: oo got {name}");
-        }
-        _ => {}
-    }
-    let sentence = verdict.cause.map_or("the run failed", Cause::sentence);
-    let detail = match (ending, verdict.cause) {
-        (Ending::NotSpawned(said), _) => Some(said.clone()),
-        (_, Some(Cause::Signal)) => match ending {
-            Ending::Exited(exit) => Some(format!("claude {}", exit.sentence())),
-            Ending::Unknown | Ending::NotSpawned(_) => None,
-        },
-        (_, Some(Cause::Doorman)) => doorman_status(known.observed),
-        _ => row
-            .filter(|row| row.is_error == Some(true))
-            .and_then(|row| row.errors.first().cloned().or_else(|| row.text.clone()))
-            .or_else(|| retry_detail(known.observed))
-            .or_else(|| last_line(known)),
-    };
-    match detail
-        .as_deref()
-        .map(one_line)
-        .filter(|detail| !detail.is_empty())
-    {
-        Some(detail) => format!("{sentence}: {detail}"),
-        None => sentence.to_owned(),
-    }
-}
-
-fn doorman_status(observed: &Observed) -> Option<String> {
-    let servers = observed.init.as_ref()?.mcp_servers.0.as_ref()?;
-    let server = servers
-        .iter()
-        .find(|server| server.name == super::mcp_config::SERVER);
-    Some(match server {
-        Some(server) => format!("claude says its MCP server is {:?}", server.status),
-        None => "claude does not list its MCP server".to_owned(),
-    })
-}
-
-fn retry_detail(observed: &Observed) -> Option<String> {
-    let retry = observed.retries.last()?;
-    let status = retry.error_status.map(|status| format!("HTTP {status}"));
-    let word = retry.error.clone();
-    let what: Vec<String> = status.into_iter().chain(word).collect();
-    Some(format!(
-        "{} on attempt {}",
-        what.join(" "),
-        retry.attempt.unwrap_or_default()
-    ))
-}
-
-/// The last line of stderr, when claude said nothing else.
-fn last_line(known: &Known<'_>) -> Option<String> {
-    if known.observed.rows > 0 {
-        return None;
-    }
-    let text = crate::store::end_of(&known.files.stderr(), STDERR_TAIL);
-    text.lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())
-        .map(str::to_owned)
-}
-
-fn one_line(text: &str) -> String {
-    const MOST: usize = 300;
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(MOST) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
-    }
-}
-
-fn hint(verdict: &Verdict, known: &Known<'_>) -> Option<String> {
-    let stop = known.record.and_then(|record| record.stop.as_ref());
-    match (verdict.class, verdict.cause, stop.map(|stop| &stop.reason)) {
-        (Class::Completed, ..) => None,
-        (Class::Timeout, _, Some(StopReason::Clock(clock))) => Some(format!(
-            "raise {} if that is expected; 0s turns the clock off",
-            clock.option()
-        )),
-        (_, Some(Cause::RateLimit), _) => match resets_at(known.observed) {
-            Some(at) => Some(format!("the limit resets at {at}: start again after that")),
-            None => Some(Cause::RateLimit.hint().to_owned()),
-        },
-        (_, cause, _) => cause.map(|cause| cause.hint().to_owned()),
-    }
-}
-
-fn resets_at(observed: &Observed) -> Option<Timestamp> {
-    Timestamp::from_second(observed.resets_at?).ok()
 }
 
 /// The transcript of the session that claude reports, else of the one it was given.
@@ -337,7 +229,7 @@ fn base(known: &Known<'_>, transcript: Option<&Path>, lines: Option<&Lines>) -> 
             .unwrap_or_default(),
         auth_source: init.and_then(|init| init.api_key_source.0.clone()),
         retries: observed.retries.clone(),
-        limit_resets_at: resets_at(observed),
+        limit_resets_at: wording::resets_at(observed),
         claude: Some(ClaudeEntry {
             path: spec.claude.path.display().to_string(),
             version: init

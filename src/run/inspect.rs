@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::finish::{self, Known};
 use super::held::{self, HoldEntry};
+use super::kinship;
 use super::observed::Observed;
 use super::reading;
 use super::record::{self, ProcessRecord};
@@ -91,6 +92,9 @@ pub fn judge(
             .is_none_or(|record| record.schema == record::SCHEMA);
     let found = so_far(state, files, spec, config, record)?;
     let mut document = found.document(State::Ended);
+    if known {
+        kinship::record_stray(state, spec, &mut document);
+    }
     let write = || {
         if spec.hold.is_some() {
             held::settle(files, &found.observed.results)?;

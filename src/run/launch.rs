@@ -7,17 +7,17 @@
 //! is new here is synced while claude starts: [`Prepared::sync`].
 
 use std::fs::File;
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::child_env::ChildEnvironment;
 use super::spec::{DoormanMode, LaunchSpec};
-use super::{argv, mcp_config};
+use super::{argv, kinship, mcp_config};
 use crate::error::{Error, Kind, Result};
 use crate::inbox::{Created, Inbox};
 use crate::platform::descriptors;
 use crate::platform::spawn::SpawnPlan;
-use crate::session::lineage::{By, Lineage, Link};
 use crate::store::{self, Lock, LockError, RunFiles, StateDir};
 
 /// How many descriptors a supervisor takes, and some more.
@@ -44,7 +44,7 @@ struct Streams {
     stderr: File,
 }
 
-/// Makes a run ready.
+/// Makes a run ready. `session_lock` is the session's, when the caller has it already.
 ///
 /// # Errors
 /// Refused when the state folder cannot be used or the session is in use; nothing is left behind.
@@ -53,6 +53,7 @@ pub fn prepare(
     spec: LaunchSpec,
     prompt: &[u8],
     environment: ChildEnvironment,
+    session_lock: Option<Lock>,
 ) -> Result<Prepared> {
     // Asked before anything is made: some of what needs them later cannot say so.
     descriptors::room_for(DESCRIPTORS).map_err(|e| {
@@ -62,7 +63,10 @@ pub fn prepare(
         .hint("raise the limit: see `ulimit -n`")
     })?;
     state.prepare()?;
-    let session_lock = take(&state.session_lock(&spec.session_id.to_string()), "session")?;
+    let session_lock = match session_lock {
+        Some(lock) => lock,
+        None => take_or_refuse(&state.session_lock(&spec.session_id.to_string()), "session")?,
+    };
     let files = state.run(spec.run_id);
     files
         .create()
@@ -73,10 +77,10 @@ pub fn prepare(
         created: Created::Existing,
     };
     let mut fill = || -> Result<(Lock, Streams)> {
-        let run_lock = take(&files.lock(), "run")?;
+        let run_lock = take_or_refuse(&files.lock(), "run")?;
         let streams = write_files(state, &files, &spec, prompt)?;
         birth.created = birth.inbox.create()?;
-        record_lineage(state, &spec)?;
+        kinship::record(state, &spec)?;
         Ok((run_lock, streams))
     };
     match fill() {
@@ -208,34 +212,38 @@ fn write_files(
     Ok(streams)
 }
 
-fn record_lineage(state: &StateDir, spec: &LaunchSpec) -> Result<()> {
-    let Some(parent) = &spec.parent else {
-        return Ok(());
-    };
-    let link = Link {
-        child: spec.session_id,
-        parent: parent.session_id,
-        by: By::Dispatcher,
-        at: spec.created_at,
-        run_id: Some(spec.run_id),
-        cwd: Some(spec.cwd.clone()),
-    };
-    Lineage::at(state.lineage()).append(&link).map(drop)
+/// What came of asking for a lock.
+#[derive(Debug)]
+pub enum Taken {
+    /// We have it.
+    Ours(Lock),
+    /// Somebody else has it.
+    Held,
 }
 
-/// Takes a lock that only a passer-by can hold for a moment.
-fn take(path: &std::path::Path, what: &str) -> Result<Lock> {
+/// Takes a lock that a passer-by can hold for a moment.
+///
+/// # Errors
+/// Refused when it cannot be used.
+pub fn take(path: &Path) -> Result<Taken> {
     const TRIES: u32 = 20;
     for _ in 0..TRIES {
         match Lock::try_take(path) {
-            Ok(lock) => return Ok(lock),
+            Ok(lock) => return Ok(Taken::Ours(lock)),
             Err(LockError::Broken(error)) => return Err(error.with_kind(Kind::Refused)),
             Err(LockError::Held) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
-    Err(Error::refused(format!(
-        "the {what} is in use: somebody holds {}",
-        path.display()
-    ))
-    .hint("wait for its holder to leave"))
+    Ok(Taken::Held)
+}
+
+fn take_or_refuse(path: &Path, what: &str) -> Result<Lock> {
+    match take(path)? {
+        Taken::Ours(lock) => Ok(lock),
+        Taken::Held => Err(Error::refused(format!(
+            "the {what} is in use: somebody holds {}",
+            path.display()
+        ))
+        .hint("wait for its holder to leave")),
+    }
 }

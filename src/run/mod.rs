@@ -17,7 +17,9 @@ pub mod claude_program;
 pub mod claude_version;
 pub mod finish;
 pub mod held;
+pub mod holders;
 pub mod inspect;
+pub mod kinship;
 pub mod launch;
 mod lines;
 pub mod listing;
@@ -32,10 +34,13 @@ pub mod row;
 pub mod select;
 pub mod spec;
 pub mod stop;
+pub mod streak;
 pub mod supervise;
+pub mod turn;
 pub mod user_row;
 pub mod verdict;
 pub mod watchdog;
+mod wording;
 
 #[cfg(test)]
 mod properties;

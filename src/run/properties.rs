@@ -109,7 +109,11 @@ proptest! {
             }
             Class::Failed => prop_assert!(found.cause.is_some()),
             Class::Timeout | Class::Cancelled => prop_assert!(stop.is_some()),
-            Class::Started | Class::Refused => prop_assert!(false, "{:?}", found.class),
+            Class::Started
+            | Class::Refused
+            | Class::DeliveredResume
+            | Class::HeldBySession
+            | Class::Error => prop_assert!(false, "{:?}", found.class),
         }
     }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::held::HoldEntry;
+use super::holders::Holder;
 use super::observed::Task;
 use super::row::{McpServer, ResultRow, Retry};
 use super::spec::DoormanMode;
@@ -113,6 +114,9 @@ pub struct ResultDocument {
     /// How the session is held open.
     #[serde(default)]
     pub hold: Option<HoldEntry>,
+    /// Who has the session, when it was not touched for that.
+    #[serde(default)]
+    pub holder: Option<Holder>,
     /// Which session started this one.
     pub lineage: Option<LineageEntry>,
     /// The systemd unit that it ran in.
@@ -244,6 +248,7 @@ impl ResultDocument {
             doorman_pending: None,
             note: None,
             hold: None,
+            holder: None,
             lineage: None,
             unit: None,
             invocation_id: None,

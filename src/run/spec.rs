@@ -27,8 +27,11 @@ pub struct LaunchSpec {
     pub run_id: Uuid,
     /// Who asked for it.
     pub verb: Verb,
-    /// The session, chosen by oo.
+    /// The session: chosen by oo, unless it is gone on with.
     pub session_id: Uuid,
+    /// The session that is gone on with: this very one, or another, of which it is a fork.
+    #[serde(default)]
+    pub resumes: Option<Uuid>,
     /// The claude to execute, as it was found; executed by this path.
     pub claude: ClaudeProgram,
     /// The folder it works in.
@@ -54,6 +57,15 @@ pub struct LaunchSpec {
     pub created_at: Timestamp,
     /// By which oo.
     pub oo_version: String,
+}
+
+impl LaunchSpec {
+    /// Whether it goes on with another session as a new one.
+    #[must_use]
+    pub fn is_fork(&self) -> bool {
+        self.resumes
+            .is_some_and(|resumed| resumed != self.session_id)
+    }
 }
 
 /// The program that is claude.

@@ -90,7 +90,7 @@ fn words(
         End::Offline => {
             let message =
                 format!("session {session} does not run: the line is {state} and stays in {place}");
-            let hint = format!("{NOT_AGAIN}: the next run of the session carries it");
+            let hint = format!("{NOT_AGAIN}: the next turn carries it: oo resume {session} \"…\"");
             (SendClass::QueuedOffline, message, Some(hint))
         }
         End::TimeUp

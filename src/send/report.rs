@@ -176,7 +176,8 @@ impl Report {
         }
     }
 
-    pub(super) fn add_note(&mut self, note: &str) {
+    /// Says one thing more.
+    pub fn add_note(&mut self, note: &str) {
         self.note = Some(match self.note.take() {
             Some(before) => format!("{before}; {note}"),
             None => note.to_owned(),

@@ -12,6 +12,7 @@ use crate::platform::environment::Environment;
 pub mod ancestry;
 pub mod lineage;
 pub mod names;
+pub mod past;
 pub mod peer_lines;
 pub mod registry;
 pub mod transcript;

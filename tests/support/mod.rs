@@ -28,6 +28,7 @@ pub(crate) mod post;
 pub(crate) mod process;
 pub(crate) mod rows;
 pub(crate) mod scenario;
+pub(crate) mod sleeping;
 pub(crate) mod sse;
 pub(crate) mod steered;
 pub(crate) mod sweep;

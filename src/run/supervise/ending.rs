@@ -6,6 +6,7 @@ use super::{Notice, Observer, Run, Supervised};
 use crate::error::Result;
 use crate::platform::{clock, pidfd, process};
 use crate::run::finish::{self, Known};
+use crate::run::kinship;
 use crate::run::stop::{Foot, Ladder, Rung, StopReason, StopRecord};
 use crate::run::verdict::Ending;
 use crate::store;
@@ -84,7 +85,7 @@ impl Run {
         }
         self.read_last_heartbeat();
         self.settle_results();
-        let document = finish::document(&Known {
+        let mut document = finish::document(&Known {
             state: &self.surroundings.state,
             files: &self.prepared.files,
             spec: &self.prepared.spec,
@@ -97,6 +98,7 @@ impl Run {
             ended_at: Some(clock::now()),
             notes: std::mem::take(&mut self.notes),
         });
+        kinship::record_stray(&self.surroundings.state, &self.prepared.spec, &mut document);
         let unsaved = store::replace_json(&self.prepared.files.result(), &document).err();
         Supervised { document, unsaved }
     }
