@@ -6,7 +6,7 @@ use crate::error::{Error, Kind, Result};
 use crate::platform::clock;
 use crate::run::{inspect, listing, reading, select};
 use crate::session;
-use crate::store::{RunFiles, StateDir};
+use crate::store::{self, RunFiles, StateDir};
 use crate::ui;
 
 /// Show what became of a run.
@@ -55,7 +55,7 @@ fn show(args: &Args, context: &Context) -> Result<u8> {
 
 fn result_file(files: &RunFiles) -> Result<Option<Vec<u8>>> {
     let path = files.result();
-    match std::fs::read(&path) {
+    match store::read_file(&path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(Error::io("read", &path, e).with_kind(Kind::NotFound)),

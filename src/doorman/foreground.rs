@@ -58,6 +58,12 @@ pub enum Outcome {
 /// # Errors
 /// When the state folder cannot be used, or the process cannot get what it needs.
 pub fn carry(environment: &Environment, session: Option<Uuid>, once: bool) -> Result<Outcome> {
+    if environment
+        .get("OO_DOORMAN")
+        .is_some_and(|value| value == "0")
+    {
+        return Ok(Outcome::NotHere("OO_DOORMAN is 0".to_owned()));
+    }
     let row = match owner(environment, session)? {
         Ok(row) => row,
         Err(why) => return Ok(Outcome::NotHere(why)),

@@ -255,10 +255,19 @@ impl Seat {
     }
 
     fn take_post(&mut self) {
-        if self.post.is_some() || self.standby == Standby::WaitedFor {
+        let path = self.inbox.doorman_lock();
+        if let Some((lock, delivery)) = &mut self.post {
+            if lock.is_at(&path) {
+                return;
+            }
+            // The file was taken away under it: what others lock now is another one.
+            delivery.leave("the doorman's lock file was taken away");
+            self.post = None;
+        }
+        if self.standby == Standby::WaitedFor {
             return;
         }
-        match Lock::try_take(&self.inbox.doorman_lock()) {
+        match Lock::try_take(&path) {
             Ok(lock) => self.sit(lock),
             Err(LockError::Held) => {
                 self.standby = Standby::Held;

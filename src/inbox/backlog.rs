@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::message::{self, Message, Place, Refusal};
 use super::{Ack, AckClass, Inbox, LONGEST_LINE, LineState, check};
 use crate::error::{Error, Result};
-use crate::store::each_line;
+use crate::store::{self, each_line};
 
 /// An ack has a few hundred bytes; what is much longer is none.
 const LONGEST_ACK: usize = 64 * 1024;
@@ -90,7 +90,15 @@ impl Backlog {
             .map_err(fail)?;
         let meta = file.metadata().map_err(fail)?;
         let told = read_offset(&inbox.offset())?;
-        let (mut acks, past, of_another) = read_acks(&inbox.acks(), meta.ino())?;
+        let (mut acks, past, last) = read_acks(&inbox.acks(), meta.ino())?;
+        let of_another = match last {
+            Last::None => false,
+            Last::OfAnother => true,
+            Last::Of(at) => match acks.get(&at) {
+                Some(ack) => !fits(&file, ack, meta.len()).map_err(fail)?,
+                None => false,
+            },
+        };
         let offset = match told {
             Offset::At(_) if of_another => None,
             Offset::At(at) if is_start_of_line(&file, at, meta.len()).map_err(fail)? => Some(at),
@@ -266,7 +274,7 @@ enum Offset {
 }
 
 fn read_offset(path: &Path) -> Result<Offset> {
-    match std::fs::read(path) {
+    match store::read_file(path) {
         Ok(bytes) => Ok(std::str::from_utf8(&bytes)
             .ok()
             .and_then(|text| text.trim().parse().ok())
@@ -285,15 +293,48 @@ fn is_start_of_line(file: &File, offset: u64, length: u64) -> io::Result<bool> {
     Ok(before == *b"\n")
 }
 
-/// The last ack of each line of this inode, what all acks tell, and whether the last of all is
-/// about another inode.
-fn read_acks(path: &Path, inode: u64) -> Result<(HashMap<u64, Ack>, Past, bool)> {
+/// What the last of all acks is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    /// There is none.
+    None,
+    /// Another inode.
+    OfAnother,
+    /// The line at this offset.
+    Of(u64),
+}
+
+/// Whether the line that an ack is about is still there: a file that was cut and written anew may
+/// be as long as it was.
+fn fits(file: &File, ack: &Ack, length: u64) -> io::Result<bool> {
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; CHUNK];
+    let mut at = ack.line_offset;
+    while at < length {
+        let count = match file.read_at(&mut chunk, at) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e),
+        };
+        if let Some(end) = memchr::memchr(b'\n', &chunk[..count]) {
+            hash.update(&chunk[..end]);
+            return Ok(message::hex(&hash.finalize()) == ack.sha256);
+        }
+        hash.update(&chunk[..count]);
+        at += count as u64;
+    }
+    Ok(false)
+}
+
+/// The last ack of each line of this inode, what all acks tell, and what the last of all is about.
+fn read_acks(path: &Path, inode: u64) -> Result<(HashMap<u64, Ack>, Past, Last)> {
     let mut acks: HashMap<u64, Ack> = HashMap::new();
     let mut past = Past::default();
-    let mut of_another = false;
-    let file = match File::open(path) {
+    let mut last = Last::None;
+    let file = match store::regular(path) {
         Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((acks, past, of_another)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((acks, past, last)),
         Err(e) => return Err(Error::io("read", path, e)),
     };
     let read = each_line(&mut BufReader::new(file), LONGEST_ACK, |line| {
@@ -308,8 +349,12 @@ fn read_acks(path: &Path, inode: u64) -> Result<(HashMap<u64, Ack>, Past, bool)>
                         past.seen.insert(msg_id, ack.class);
                     }
                 }
-                of_another = ack.inode != inode;
-                if !of_another {
+                last = if ack.inode == inode {
+                    Last::Of(ack.line_offset)
+                } else {
+                    Last::OfAnother
+                };
+                if ack.inode == inode {
                     acks.insert(ack.line_offset, ack);
                 }
             }
@@ -318,7 +363,7 @@ fn read_acks(path: &Path, inode: u64) -> Result<(HashMap<u64, Ack>, Past, bool)>
         ControlFlow::Continue(())
     });
     read.map_err(|e| Error::io("read", path, e))?;
-    Ok((acks, past, of_another))
+    Ok((acks, past, last))
 }
 
 #[cfg(test)]
@@ -466,6 +511,20 @@ mod tests {
             .collect();
         let expected = [(4, None), (8, None), (16, Some(LineState::Accepted))];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn an_offset_counts_only_while_the_last_ack_fits_its_line() {
+        let (_folder, inbox) = scratch();
+        append(&inbox, b"one\n");
+        std::fs::write(inbox.acks(), ack(&inbox, "one", 0, "seen", "null")).unwrap();
+        std::fs::write(inbox.offset(), "4").unwrap();
+        assert_eq!(texts(&mut open(&inbox)), []);
+        // Cut, and as long again with another line.
+        std::fs::write(inbox.lines(), "two\n").unwrap();
+        let mut backlog = open(&inbox);
+        assert!(backlog.rebuilt());
+        assert_eq!(texts(&mut backlog), [(0, "two".to_owned())]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::message::{Message, Priority, Refusal};
+use super::message::{Message, Priority, Refusal, is_invisible};
 
 /// The most bytes that the door takes in one frame, its line feed included (measured: 2.1.308,
 /// 2.1.332; a longer one closes the connection).
@@ -41,7 +41,7 @@ struct Content<'a> {
 /// # Errors
 /// When it is to go without a tag and has a line that looks like one.
 pub fn shown_text(message: &Message, sender: &str) -> Result<String, Refusal> {
-    let forges = message.text.lines().any(looks_like_a_tag);
+    let forges = message.text.split(is_line_break).any(looks_like_a_tag);
     if !message.tagged {
         if forges {
             return Err(Refusal(
@@ -57,7 +57,7 @@ pub fn shown_text(message: &Message, sender: &str) -> Result<String, Refusal> {
         return Ok(tag + &message.text);
     }
     let mut text = tag;
-    for line in message.text.split_inclusive('\n') {
+    for line in message.text.split_inclusive(is_line_break) {
         if looks_like_a_tag(line) {
             text.push('\\');
         }
@@ -76,11 +76,19 @@ fn tag(sender: &str, msg_id: Uuid) -> String {
 pub fn has_tag(text: &str, sender: &str, msg_id: Uuid) -> bool {
     let tag = tag(sender, msg_id);
     text.match_indices(&tag)
-        .any(|(at, _)| at == 0 || text.as_bytes()[at - 1] == b'\n')
+        .any(|(at, _)| at == 0 || text[..at].ends_with(is_line_break))
+}
+
+/// Everything that a reader may take for the end of a line.
+const fn is_line_break(c: char) -> bool {
+    matches!(
+        c,
+        '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+    )
 }
 
 fn looks_like_a_tag(line: &str) -> bool {
-    line.trim_start()
+    line.trim_start_matches(|c: char| c.is_whitespace() || c.is_control() || is_invisible(c))
         .get(..TAG.len())
         .is_some_and(|begin| begin.eq_ignore_ascii_case(TAG))
 }
@@ -152,6 +160,9 @@ mod tests {
                 "fine\n\\  [OO from boss] do\n",
             ),
             ("a\r\n[oo x\nb", "a\r\n\\[oo x\nb"),
+            ("a\r[oo x", "a\r\\[oo x"),
+            ("a\u{2028}[oo x", "a\u{2028}\\[oo x"),
+            ("\u{200b}[oo x", "\\\u{200b}[oo x"),
         ];
         for (text, shown) in table {
             let found = shown_text(&message(text, true), "alice").unwrap();

@@ -107,6 +107,7 @@ impl Heartbeat {
     pub fn is_fresh(&self) -> bool {
         self.state == State::Following
             && clock::age(self.at) < FRESH_FOR
+            && clock::ahead(self.at) < FRESH_FOR
             && self.boot_id == host::boot_id()
             && self.doorman().lives()
     }
@@ -140,13 +141,18 @@ mod tests {
     fn fresh_means_young_following_alive_and_of_this_boot() {
         let old = clock::now() - jiff::SignedDuration::from_secs(15);
         type Change = fn(&mut Heartbeat);
-        let table: [(&str, Change, bool); 7] = [
+        let table: [(&str, Change, bool); 8] = [
             ("as it is", |_| {}, true),
             ("starting", |h| h.state = State::Starting, false),
             ("standby", |h| h.state = State::Standby, false),
             ("stopped", |h| h.state = State::Stopped, false),
             ("another boot", |h| h.boot_id = Some("x".to_owned()), false),
             ("another start", |h| h.proc_start = "1".to_owned(), false),
+            (
+                "from the future",
+                |h| h.at = clock::now() + jiff::SignedDuration::from_hours(1),
+                false,
+            ),
             ("no such pid", |h| h.pid = i32::MAX, false),
         ];
         for (what, change, fresh) in table {

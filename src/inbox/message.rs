@@ -200,19 +200,25 @@ pub fn check_sender(name: &str) -> Result<(), Refusal> {
         "is empty"
     } else if length > LONGEST_SENDER {
         "is longer than 80 characters"
-    } else if name.contains(|c: char| c.is_control() || is_line_break(c)) {
-        "holds control characters"
+    } else if name.contains(|c: char| c.is_control() || is_invisible(c)) {
+        "holds control or invisible characters"
     } else if name.contains(['[', ']', '(', ')', '{', '}', '<', '>']) {
         "holds brackets"
+    } else if name.contains(", msg ") {
+        "looks like a tag"
     } else {
         return Ok(());
     };
     Err(Refusal(format!("the sender's name {why}")))
 }
 
-/// Line breaks that are no control characters.
-const fn is_line_break(c: char) -> bool {
-    matches!(c, '\u{2028}' | '\u{2029}')
+/// Characters that no reader sees, or that turn others around: the line breaks of Unicode, what has
+/// no width, and the marks of direction.
+pub(super) const fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    )
 }
 
 /// sha256 of a line's exact bytes, its line feed not included, in hexadecimal.
@@ -374,6 +380,9 @@ mod tests {
             "a\nb",
             "a\u{1b}[m",
             "a\u{2028}b",
+            "a\u{202e}b",
+            "a\u{200b}",
+            "a, msg 1",
             longer.as_str(),
         ] {
             assert!(check_sender(bad).is_err(), "{bad:?}");

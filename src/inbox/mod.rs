@@ -156,13 +156,15 @@ impl Inbox {
         store::replace_unsynced(&self.offset(), offset.to_string().as_bytes())
     }
 
-    /// Whether it has lines but no offset: an older reader left it, and its place is not known.
+    /// Whether it has lines, but neither an offset nor an ack: an older reader left it, and its place
+    /// is not known.
     ///
     /// # Errors
     /// When it is no file of ours.
     pub fn adoptable(&self) -> Result<bool> {
         let length = |path: PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
-        Ok(check(&self.lines())? && length(self.lines()) > 0 && !self.offset().exists())
+        let known = self.offset().exists() || length(self.acks()) > 0;
+        Ok(check(&self.lines())? && length(self.lines()) > 0 && !known)
     }
 
     /// Takes over an inbox whose place is not known, behind its last whole line.

@@ -17,3 +17,9 @@ pub fn now() -> Timestamp {
 pub fn age(then: Timestamp) -> Duration {
     Duration::try_from(now().duration_since(then)).unwrap_or_default()
 }
+
+/// How far ahead `then` lies; zero when it is past.
+#[must_use]
+pub fn ahead(then: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now())).unwrap_or_default()
+}

@@ -212,8 +212,8 @@ fn base(known: &Known<'_>, transcript: Option<&Path>, lines: Option<&Lines>) -> 
         doorman_heartbeat: known
             .heartbeat
             .and_then(|beat| serde_json::to_value(beat).ok()),
-        doorman_delivered: lines.map(|lines| lines.arrived.count),
-        doorman_pending: lines.map(|lines| lines.pending),
+        doorman_delivered: lines.and_then(|lines| Some(lines.arrived.as_ref()?.count)),
+        doorman_pending: lines.and_then(|lines| lines.pending),
         hold: spec
             .hold
             .map(|hold| HoldEntry::of(hold, known.ending.is_none() && observed.at_rest())),
@@ -265,18 +265,16 @@ fn base(known: &Known<'_>, transcript: Option<&Path>, lines: Option<&Lines>) -> 
     }
 }
 
-/// The lines of a run that has a doorman.
+/// The lines of a run: of one without a doorman only if somebody carried some by hand, or some wait.
 fn lines(known: &Known<'_>) -> Option<Lines> {
-    let spec = known.spec;
-    if spec.doorman == DoormanMode::None {
-        return None;
-    }
-    let inbox = Inbox::of(known.state, spec.session_id);
-    Some(if known.ending.is_some() {
+    let inbox = Inbox::of(known.state, known.spec.session_id);
+    let lines = if known.ending.is_some() {
         Lines::at_the_end(&inbox, started_at(known), known.config)
     } else {
         Lines::of(&inbox, started_at(known))
-    })
+    };
+    let untold = known.spec.doorman == DoormanMode::None && lines.is_nothing();
+    (!untold).then_some(lines)
 }
 
 fn started_at(known: &Known<'_>) -> Timestamp {

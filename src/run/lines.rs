@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::doorman::deliver;
+use crate::error::Error;
 use crate::inbox::{Arrivals, Heartbeat, Inbox, State};
 
 /// How many senders a note names.
@@ -15,21 +16,29 @@ const NAMED: usize = 3;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lines {
     /// Those that reached the model's context since the run began.
-    pub(super) arrived: Arrivals,
+    pub(super) arrived: Option<Arrivals>,
     /// How many wait.
-    pub(super) pending: u64,
+    pub(super) pending: Option<u64>,
+    /// Why it is not known, if it is not.
+    pub(super) trouble: Option<String>,
     /// Whether the doorman died at its post.
     pub(super) doorman_died: bool,
 }
 
 impl Lines {
     /// Of a run that began at `since`. An inbox that cannot be read does not keep a run from
-    /// having a result: nothing is known of it then.
+    /// having a result: what is not known is not told, and why.
     pub(super) fn of(inbox: &Inbox, since: Timestamp) -> Self {
         let beat = Heartbeat::read(&inbox.heartbeat()).ok().flatten();
+        let (arrived, counts) = (inbox.arrivals(since), inbox.counts());
         Self {
-            arrived: inbox.arrivals(since).unwrap_or_default(),
-            pending: inbox.counts().unwrap_or_default().pending,
+            trouble: arrived
+                .as_ref()
+                .err()
+                .or(counts.as_ref().err())
+                .map(Error::to_string),
+            arrived: arrived.ok(),
+            pending: counts.ok().map(|counts| counts.pending),
             doorman_died: beat.is_some_and(|beat| {
                 matches!(beat.state, State::Starting | State::Following) && !beat.doorman().lives()
             }),
@@ -43,11 +52,21 @@ impl Lines {
         Self::of(inbox, since)
     }
 
+    /// Whether there is anything to tell.
+    pub(super) fn is_nothing(&self) -> bool {
+        let none = |arrived: &Arrivals| arrived.count == 0;
+        self.arrived.as_ref().is_none_or(none) && self.pending.unwrap_or_default() == 0
+    }
+
     /// What a person has to know.
     pub(super) fn notes(&self, session: Uuid) -> Vec<String> {
         let mut notes = Vec::new();
-        let Arrivals { count, senders } = &self.arrived;
-        if *count > 0 {
+        if let Some(why) = &self.trouble {
+            notes.push(format!("what became of lines is not known: {why}"));
+        }
+        if let Some(Arrivals { count, senders }) = &self.arrived
+            && *count > 0
+        {
             let named = match senders.len() {
                 0..=NAMED => senders.join(", "),
                 more => format!(
@@ -63,8 +82,8 @@ impl Lines {
             };
             notes.push(format!("{what} may have shaped the answer, from {named}"));
         }
-        if self.pending > 0 {
-            let (what, they) = match self.pending {
+        if let Some(pending) = self.pending.filter(|pending| *pending > 0) {
+            let (what, they) = match pending {
                 1 => ("1 line waits".to_owned(), "it comes"),
                 count => (format!("{count} lines wait"), "they come"),
             };
@@ -89,11 +108,12 @@ mod tests {
     #[test]
     fn notes_say_who_may_have_shaped_the_answer_and_what_waits() {
         let lines = |count, senders: &[&str], pending, doorman_died| Lines {
-            arrived: Arrivals {
+            arrived: Some(Arrivals {
                 count,
                 senders: senders.iter().map(|&name| name.to_owned()).collect(),
-            },
-            pending,
+            }),
+            pending: Some(pending),
+            trouble: None,
             doorman_died,
         };
         let session = Uuid::from_u128(7);

@@ -6,7 +6,7 @@
 //! - A kill tears lines, and a later process may write on behind the torn end: what parses is
 //!   taken, what does not is counted.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -15,6 +15,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::error::{Error, Kind, Result};
+use crate::store;
 
 /// The first window in which is looked, and the last: the whole of most transcripts.
 const WINDOWS: (u64, u64) = (256 * 1024, 64 * 1024 * 1024);
@@ -127,7 +128,7 @@ pub fn tail(path: &Path, limit: u64) -> Result<Tail> {
 }
 
 fn read_tail(path: &Path, limit: u64) -> io::Result<Tail> {
-    let mut file = File::open(path)?;
+    let mut file = store::regular(path)?;
     let length = file.metadata()?.len();
     let skip = length.saturating_sub(limit);
     // One byte more tells whether the limit cuts a line or falls between two.

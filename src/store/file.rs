@@ -1,7 +1,7 @@
 //! Writing files so that a reader sees the old one or the new one, whole, and nothing else.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -56,6 +56,30 @@ pub fn create_appending(path: &Path) -> Result<File> {
 /// When it is not there, is a link, or cannot be opened.
 pub fn open_to_read(path: &Path) -> Result<File> {
     open_itself(OpenOptions::new().read(true), path)
+}
+
+/// Reads a whole file of ours. What is no file is not waited for: a pipe in its place is an error.
+///
+/// # Errors
+/// As the system tells it; anything but a regular file is [`io::ErrorKind::Other`].
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    regular(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a regular file for reading; links are followed.
+///
+/// # Errors
+/// As [`read_file`].
+pub fn regular(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    Ok(file)
 }
 
 /// Opens a file for reading and appending. A link is not followed, and a pipe is not waited for.
@@ -121,7 +145,7 @@ pub fn replace_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
 /// # Errors
 /// Not found when it is not there; failed, with path and position, when it cannot be read or parsed.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let bytes = std::fs::read(path).map_err(|e| {
+    let bytes = read_file(path).map_err(|e| {
         let kind = match e.kind() {
             io::ErrorKind::NotFound => Kind::NotFound,
             _ => Kind::Failed,

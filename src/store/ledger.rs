@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::append::ends_torn;
-use super::file::replace;
+use super::file::{read_file, replace};
 use crate::error::{Error, Result};
 
 /// An append-only file of JSON lines.
@@ -82,7 +82,7 @@ impl Ledger {
             })?;
             wanted.push(b'\n');
         }
-        let found = match std::fs::read(&self.path) {
+        let found = match read_file(&self.path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return replace(&self.path, &wanted),
             Err(e) => return Err(Error::io("read", &self.path, e)),
@@ -105,7 +105,7 @@ impl Ledger {
     /// # Errors
     /// When the file is there and cannot be read.
     pub fn read<T: DeserializeOwned>(&self) -> Result<LedgerLines<T>> {
-        let bytes = match std::fs::read(&self.path) {
+        let bytes = match read_file(&self.path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(Error::io("read", &self.path, e)),

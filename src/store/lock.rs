@@ -8,12 +8,14 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use nix::fcntl::OFlag;
+
 use crate::error::Error;
 
 /// A lock that is held until this value is dropped.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 /// Why a lock was not taken. "In use" and "cannot be used" are different answers.
@@ -26,6 +28,15 @@ pub enum LockError {
 }
 
 impl Lock {
+    /// Whether the lock file is still the one at `path`. Nobody unlinks it, but a cleaner that
+    /// does would let a second holder in.
+    #[must_use]
+    pub fn is_at(&self, path: &Path) -> bool {
+        let there = std::fs::symlink_metadata(path);
+        matches!((self.file.metadata(), there), (Ok(own), Ok(there))
+            if (own.dev(), own.ino()) == (there.dev(), there.ino()))
+    }
+
     /// Takes the lock at `path` if nobody holds it; creates the file (0600) when it is missing.
     ///
     /// # Errors
@@ -33,7 +44,7 @@ impl Lock {
     pub fn try_take(path: &Path) -> Result<Self, LockError> {
         let file = open(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
+            Ok(()) => Ok(Self { file }),
             Err(TryLockError::WouldBlock) => Err(LockError::Held),
             Err(TryLockError::Error(e)) => {
                 Err(LockError::Broken(Error::io("take the lock", path, e)))
@@ -56,7 +67,7 @@ impl Lock {
         let file = open(path)?;
         let locked = file.lock();
         locked.map_err(|e| LockError::Broken(Error::io("take the lock", path, e)))?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 
@@ -83,6 +94,8 @@ fn open(path: &Path) -> Result<File, LockError> {
         .create(true)
         .truncate(false)
         .mode(0o600)
+        // A link in its place would lock, and make, a file of somebody else's choice.
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
         .open(path)
         // Who can only read may look all the same, and has to keep others out meanwhile.
         .or_else(|e| match e.kind() {

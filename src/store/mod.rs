@@ -17,8 +17,8 @@ mod tail;
 
 pub use append::Appender;
 pub use file::{
-    create_appending, create_private, open_to_append, open_to_read, read_json, replace,
-    replace_json, replace_unsynced, sync,
+    create_appending, create_private, open_to_append, open_to_read, read_file, read_json, regular,
+    replace, replace_json, replace_unsynced, sync,
 };
 pub use ledger::{Ledger, LedgerLines};
 pub use lines::{Line, each_line};

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use super::file::regular;
 use crate::error::{Error, Result};
 
 /// How much is read at a time, and kept of the buffer after a longer line.
@@ -40,7 +41,7 @@ impl Tail {
     /// When it cannot be opened.
     pub fn open_at(path: &Path, position: u64, longest: usize) -> Result<Self> {
         let fail = |e| Error::io("open", path, e);
-        let mut file = File::open(path).map_err(fail)?;
+        let mut file = regular(path).map_err(fail)?;
         if position > 0 {
             file.seek(SeekFrom::Start(position)).map_err(fail)?;
         }
@@ -153,7 +154,7 @@ impl Tail {
 #[must_use]
 pub fn end_of(path: &Path, most: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
+        let mut file = regular(path)?;
         let size = file.metadata()?.len();
         file.seek(SeekFrom::Start(size.saturating_sub(most)))?;
         let mut bytes = Vec::new();

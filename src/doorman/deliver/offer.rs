@@ -6,7 +6,7 @@ use super::flight::{Flight, Stage};
 use super::lanes::{LaneId, Waiting};
 use super::{DOOR_PAUSES, Delivery, Offer, QUEUE, Rows, TWIN_PAUSE};
 use crate::inbox::frame;
-use crate::inbox::{Ack, AckClass, LineState, Message, Refusal, sha256};
+use crate::inbox::{Ack, AckClass, LineState, Message, Priority, Refusal, sha256};
 use crate::platform::{clock, host};
 use crate::session::registry::Row;
 
@@ -137,8 +137,9 @@ impl Delivery {
         let before = resting.map(|at| &self.flights[at].ack);
         let idle = row.and_then(|row| row.status.as_deref()) == Some("idle");
         let ack = Ack {
-            // What is expected: a session that is idle begins a turn with it.
-            class: Some(if idle {
+            // What is expected: a session that is idle begins a turn with it, and one that is not
+            // does with what is to come later.
+            class: Some(if idle || message.priority == Priority::Later {
                 AckClass::DeliveredStart
             } else {
                 AckClass::DeliveredSteer
