@@ -34,6 +34,7 @@ mod lane_shape;
 mod lane_support;
 mod resume;
 mod resume_held;
+mod resume_lines;
 mod resume_race;
 mod resume_refused;
 mod runs;

@@ -9,7 +9,7 @@ use crate::support::claude::Claude;
 use crate::support::env::{PATIENCE, TestEnv};
 use crate::support::held::{Held, until_file};
 use crate::support::lanes::on_each_claude;
-use crate::support::process::{Finished, until, until_some};
+use crate::support::process::{Finished, until};
 use crate::support::rows;
 use crate::support::scenario::{Reply, Scenario};
 use crate::support::sleeping::{Sleeping, settled};
@@ -244,6 +244,39 @@ fn a_claude_that_is_only_just_starting() {
 }
 
 #[test]
+fn a_doorman_at_its_post_holds_its_session() {
+    let slept = Sleeping::new(&Claude::Fake);
+    let path = slept.env.state();
+    let path = path.join(format!("inbox/{}.inbox.heartbeat", slept.session));
+    let (pid, start) = identity(std::process::id());
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let beat = json!({
+        "session_id": slept.session, "pid": pid, "proc_start": start, "state": "following",
+        "at": jiff::Timestamp::now().to_string(), "boot_id": boot.trim(),
+    });
+    fs::write(&path, beat.to_string()).unwrap();
+    let before = slept.bytes();
+    let holder = held_by(&slept.resuming(&[]).wait(PATIENCE), "doorman");
+    assert_eq!(holder["pid"], pid);
+    assert_eq!(slept.bytes(), before);
+    // It has left.
+    let mut left = beat;
+    left["state"] = json!("stopped");
+    fs::write(&path, left.to_string()).unwrap();
+    slept.resume(Reply::text("two"), &[]).expect_code(0);
+}
+
+/// A process with its start time, as claude and oo write both down.
+fn identity(pid: u32) -> (u32, String) {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields = stat.rsplit_once(')').unwrap().1;
+    (
+        pid,
+        fields.split_ascii_whitespace().nth(19).unwrap().to_owned(),
+    )
+}
+
+#[test]
 fn a_wait_that_is_ended_has_a_class() {
     let slept = Sleeping::new(&Claude::Fake);
     slept.env.script(&at_work("two"));
@@ -285,6 +318,13 @@ fn what_is_stale_blocks_nobody_and_stays() {
         "pidDomain": "linux::pid:[4026531836]",
     });
     fs::write(&row, text.to_string()).unwrap();
+    // A row of a pid that lives, of another pid namespace.
+    let (other, started) = identity(nix::unistd::getppid().as_raw().cast_unsigned());
+    let elsewhere = env.home().join(format!(".claude/sessions/{other}.json"));
+    let text = json!({
+        "pid": other, "sessionId": session, "procStart": started, "pidDomain": "linux::pid:[1]",
+    });
+    fs::write(&elsewhere, text.to_string()).unwrap();
     // A row that is garbage.
     let bad = env.home().join(".claude/sessions/4194303.json");
     fs::write(&bad, "{\"pid\":").unwrap();
@@ -298,15 +338,7 @@ fn what_is_stale_blocks_nobody_and_stays() {
     spec["run_id"] = json!("01900000-0000-7000-8000-000000000001");
     fs::write(run.join("spec.json"), spec.to_string()).unwrap();
     fs::write(run.join("events.jsonl"), "").unwrap();
-    let start = fs::read_to_string(format!("/proc/{own}/stat")).unwrap();
-    let start = start
-        .rsplit_once(')')
-        .unwrap()
-        .1
-        .split_ascii_whitespace()
-        .nth(19)
-        .unwrap()
-        .to_owned();
+    let (_, start) = identity(own);
     let process = json!({
         "schema": "oo/process/v1", "claude": {"pid": own, "proc_start": start},
         "supervisor": null, "boot_id": "another", "started_at": "2026-11-30T12:00:00Z",
@@ -325,97 +357,21 @@ fn what_is_stale_blocks_nobody_and_stays() {
     assert!(lock.exists(), "the first run's");
     let done = slept.resume(Reply::text("two"), &["--no-doorman"]);
     done.expect_code(0);
-    for path in [&row, &bad, &beat, &lock] {
+    for path in [&row, &elsewhere, &bad, &beat, &lock] {
         assert!(path.exists(), "{} is not ours to remove", path.display());
     }
 }
 
-on_each_claude!(lines_that_waited_come_in_the_same_turn, |claude| {
+on_each_claude!(a_session_cannot_wait_for_itself, |claude| {
     let slept = Sleeping::new(&claude);
-    let env = &slept.env;
-    for line in ["first line", "second line"] {
-        let done = env
-            .oo(["send", &slept.session, line, "--json", "--min-interval=0s"])
-            .run();
-        done.expect_code(3);
-        assert_eq!(done.json()["class"], "queued-offline");
-        let hint = done.json()["hint"].as_str().unwrap().to_owned();
-        assert!(
-            hint.contains(&format!("oo resume {}", slept.session)),
-            "{hint}"
-        );
-    }
-    let gate = until_file("go");
-    env.script(&Scenario::new([
-        gate,
-        Reply::text("two"),
-        Reply::text("three"),
-    ]));
-    let mut oo = slept.resuming(&["--allowed-tools=Bash"]);
-    slept.until_at_work(&mut oo);
-    until_some(PATIENCE, "both lines in the queue", || {
-        let text = String::from_utf8(slept.bytes()).ok()?;
-        let queued = |line: &str| {
-            text.lines()
-                .any(|row| row.contains("\"enqueue\"") && row.contains(line))
-        };
-        (queued("first line") && queued("second line")).then_some(())
-    });
-    env.file("go", "");
-    let done = oo.wait(PATIENCE);
+    let oo = env!("CARGO_BIN_EXE_oo");
+    let command = format!("{oo} resume {} x --json --wait=1h", slept.session);
+    slept
+        .env
+        .script(&Scenario::new([Reply::bash(&command), Reply::text("two")]));
+    let done = slept.resuming(&["--allowed-tools=Bash"]).wait(PATIENCE);
     done.expect_code(0);
-    let result = done.json();
-    assert_eq!(
-        (&result["doorman_delivered"], &result["doorman_pending"]),
-        (&json!(2), &json!(0))
-    );
-    // Those that waited come in their order. The prompt is before them as a rule; but a line that
-    // is in the queue when claude looks there first begins the turn, and the prompt is folded in at
-    // the next tool boundary as if it were the line (measured on both builds, the machine loaded).
-    let arrived = in_context(&slept);
-    assert_eq!(arrived.len(), 3, "{arrived:?}");
-    let place = |line: &str| arrived.iter().position(|other| *other == line);
-    assert!(place("first line") < place("second line"), "{arrived:?}");
+    let text = String::from_utf8(slept.bytes()).unwrap();
+    assert!(text.contains("held-by-session"), "{text}");
+    assert!(text.contains("called in that very session"), "{text}");
 });
-
-/// In the order in which they came into the model's context: this turn's line, and those sent.
-fn in_context(slept: &Sleeping) -> Vec<&'static str> {
-    let rows = rows::transcript(&slept.env.home(), &slept.session);
-    let context = rows.iter().filter(|row| {
-        row.is("user") || (row.is("attachment") && row.0["attachment"]["type"] == "queued_command")
-    });
-    let texts: String = context.map(|row| row.0.to_string()).collect();
-    let mut found: Vec<(usize, &str)> = ["go on", "first line", "second line"]
-        .into_iter()
-        .filter_map(|line| Some((texts.find(line)?, line)))
-        .collect();
-    found.sort_unstable();
-    found.into_iter().map(|(_, line)| line).collect()
-}
-
-on_each_claude!(
-    without_a_tool_they_come_as_a_turn_of_their_own_or_wait,
-    |claude| {
-        let slept = Sleeping::new(&claude);
-        let env = &slept.env;
-        for line in ["first line", "second line"] {
-            env.oo(["send", &slept.session, line, "--min-interval=0s"])
-                .run()
-                .expect_code(3);
-        }
-        let more = (0..3).map(|_| Reply::text("more"));
-        env.script(&Scenario::new([Reply::text("two")].into_iter().chain(more)));
-        let done = slept.resuming(&[]).wait(PATIENCE);
-        done.expect_code(0);
-        let result = done.json();
-        let count = |field: &str| result[field].as_u64().unwrap();
-        assert_eq!(
-            count("doorman_delivered") + count("doorman_pending"),
-            2,
-            "{result:#}"
-        );
-        let arrived = in_context(&slept);
-        assert!(arrived.contains(&"go on"), "{arrived:?}");
-        assert_eq!(arrived.len() as u64, 1 + count("doorman_delivered"));
-    }
-);

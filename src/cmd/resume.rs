@@ -14,6 +14,7 @@ use super::{Context, send as sending};
 use crate::error::{Error, Kind, Result};
 use crate::exit::{Cause, Class, Verb};
 use crate::inbox::Priority;
+use crate::platform::clock;
 use crate::run::brief::Brief;
 use crate::run::child_env;
 use crate::run::holders::{Holder, Look};
@@ -24,7 +25,7 @@ use crate::run::select;
 use crate::run::spec::{LaunchSpec, Parent};
 use crate::run::turn::{self, Turn};
 use crate::send::{self, Request, USUAL_INTERVAL, USUAL_WAIT};
-use crate::session::ancestry::Programs;
+use crate::session::ancestry::{self, Programs};
 use crate::session::{self, past, transcript};
 use crate::store::{self, StateDir};
 
@@ -113,6 +114,8 @@ enum Asked {
 /// A session that somebody has.
 struct Held {
     session: Uuid,
+    /// Whether this was called in that very session.
+    own: bool,
     holder: Holder,
     config: Option<PathBuf>,
     line: Vec<u8>,
@@ -124,14 +127,18 @@ impl Held {
             session, holder, ..
         } = self;
         let waited = match args.wait {
-            Some(wait) if !wait.is_zero() => {
+            Some(wait) if !wait.is_zero() && !self.own => {
                 format!(", and was so for {}", humantime::format_duration(wait))
             }
             _ => String::new(),
         };
-        let error = Error::refused(format!("session {session} is held by {holder}{waited}")).hint(
-            "wait for it with --wait, send it the line with --send-if-held, or go on in a new session with --fork",
-        );
+        let hint = if self.own {
+            "this was called in that very session: it can be gone on with when its turn is over, or with --fork in a new session"
+        } else {
+            "wait for it with --wait, send it the line with --send-if-held, or go on in a new session with --fork"
+        };
+        let said = format!("session {session} is held by {holder}{waited}");
+        let error = Error::refused(said).hint(hint);
         NotBegun {
             class: Class::HeldBySession,
             session: Some(*session),
@@ -183,12 +190,16 @@ fn ask(args: &Args, context: &Context) -> std::result::Result<Asked, NotBegun> {
             None
         }
     };
+    let own = ancestry::calling_session(&context.environment)
+        .is_some_and(|caller| caller.session_id == session);
     let line = prompt::read(&source).map_err(|error| about(error.into()))?;
     // A fork only reads: it disturbs nobody, and takes the lock of the session that it makes.
     let turn = if args.fork {
         None
     } else {
-        let turn = turn::take(&look, session, args.wait);
+        // A session that waits for itself would wait for ever.
+        let wait = args.wait.filter(|_| !own);
+        let turn = turn::take(&look, session, wait);
         Some(turn.map_err(|error| about(error.into()))?)
     };
     let lock = match turn {
@@ -197,6 +208,7 @@ fn ask(args: &Args, context: &Context) -> std::result::Result<Asked, NotBegun> {
         Some(Turn::Held(holder)) => {
             return Ok(Asked::Held(Box::new(Held {
                 session,
+                own,
                 holder,
                 config,
                 line,
@@ -212,12 +224,16 @@ fn ask(args: &Args, context: &Context) -> std::result::Result<Asked, NotBegun> {
         }
     };
     let ready = match early {
-        Some(ready) => ready,
-        None => preflight()?,
+        Some(ready) if args.wait.is_none() => ready,
+        // Much may have happened while it was waited.
+        Some(_) | None => preflight()?,
     };
     // Asked now: whoever had the session before may have spent something.
     let cost = transcript::total_cost(&ready.transcript)
         .map_err(|error| about(error.with_kind(Kind::Refused).into()))?;
+    // Runs sort by their ids: this one begins now, whenever it was asked for.
+    spec.run_id = Uuid::now_v7();
+    spec.created_at = clock::now();
     spec.resumes = Some(session);
     spec.cwd = ready.cwd;
     spec.cost_before_usd = cost.unwrap_or_default();

@@ -150,8 +150,10 @@ impl Look<'_> {
         }))
     }
 
+    /// Who else has the session's lock: whoever looks may have it himself.
     fn lock_holder(&self, session: Uuid) -> Option<i32> {
-        Lock::holder(&self.state.session_lock(&session.to_string()))
+        let holder = Lock::holder(&self.state.session_lock(&session.to_string()));
+        holder.filter(|pid| *pid != nix::unistd::getpid().as_raw())
     }
 
     /// A claude whose arguments name the session and which no registry row explains.

@@ -104,6 +104,10 @@ struct Fields {
 impl Seen {
     /// Two rows may share a line; a torn one is passed by.
     fn line(&mut self, line: &[u8]) {
+        // A list would do for the fields of a row.
+        if !line.trim_ascii_start().starts_with(b"{") {
+            return;
+        }
         let rows = serde_json::Deserializer::from_slice(line).into_iter::<Fields>();
         for row in rows.map_while(std::result::Result::ok) {
             self.rows += 1;
