@@ -137,8 +137,8 @@ fn words(
 
 fn how_far(state: Option<LineState>) -> &'static str {
     match state {
-        Some(LineState::Offered) => "offered, not yet accepted,",
-        Some(LineState::Accepted) => "accepted, not yet seen,",
+        Some(LineState::Offered) => "offered but not yet accepted",
+        Some(LineState::Accepted) => "accepted but not yet seen",
         Some(LineState::Seen) => "seen",
         Some(LineState::Unknown) => "in a state that this version does not know",
         Some(LineState::Queued) | None => "queued",
