@@ -157,3 +157,30 @@ fn an_inbox_that_becomes_none_is_told_and_loses_nothing() {
     let (_env, result) = steered.end();
     assert_eq!(result["doorman_delivered"], 1, "{result:#}");
 }
+
+/// Whoever looks at a pipe in the place of a file must not wait for its writer.
+#[test]
+fn a_pipe_in_the_place_of_a_file_makes_nobody_wait() {
+    for ending in ["inbox.heartbeat", "inbox.acks"] {
+        let steered = Steered::start(&Claude::Fake, &[BYPASS], Value::Null);
+        let path = steered.inbox_file(ending);
+        steered.kill_doorman();
+        // There may be none yet.
+        let _ = fs::remove_file(&path);
+        let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
+        nix::unistd::mkfifo(&path, mode).unwrap();
+        let told = steered.send(&["past a pipe", "--wait=1s"]);
+        assert!([1, 3].contains(&told.code.unwrap()), "{ending}: {told:?}");
+        for args in [&["runs"][..], &["show", &steered.session], &["doctor"]] {
+            let done = steered.env.oo(args.iter().copied()).run();
+            assert!([0, 1].contains(&done.code.unwrap()), "{ending}: {done:?}");
+        }
+        let (_env, result) = steered.end();
+        assert_eq!(result["class"], "completed", "{ending}: {result:#}");
+        if ending == "inbox.acks" {
+            assert_eq!(result["doorman_delivered"], Value::Null, "{result:#}");
+            let note = result["note"].as_str().unwrap();
+            assert!(note.contains("what became of lines is not known"), "{note}");
+        }
+    }
+}
