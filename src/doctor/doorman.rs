@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Finding, Outcome, Surroundings};
+use crate::doorman;
 use crate::platform::environment::Environment;
 use crate::platform::host;
 use crate::platform::probe::{Dialogue, Program};
@@ -17,11 +18,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const PROTOCOL: &str = "2025-11-25";
 
 pub(super) fn check(surroundings: &Surroundings<'_>) -> Outcome {
-    if surroundings
-        .environment
-        .get("OO_DOORMAN")
-        .is_some_and(|value| value == "0")
-    {
+    if doorman::is_off(surroundings.environment) {
         return Outcome::Found(vec![Finding::new(
             "OO_DOORMAN=0 turns doormen off: no line reaches a session",
             "unset OO_DOORMAN",

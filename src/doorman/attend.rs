@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::rpc;
 use super::stdio::Connection;
-use super::{Doorman, Event, Leave, Reaction};
+use super::{Doorman, Event, Leave};
 use crate::error::{Error, Result};
 use crate::platform::environment::Environment;
 use crate::platform::pidfd::PidFd;
@@ -110,16 +110,10 @@ pub(super) async fn attend(
         {
             reaction = doorman.handle(Event::Stop);
         }
-        match reaction {
-            Reaction { leave: None, .. } => {}
-            Reaction {
-                leave: Some(Leave::AtOnce),
-                ..
-            } => return,
-            Reaction {
-                leave: Some(Leave::WhenWritten),
-                ..
-            } => {
+        match reaction.leave {
+            None => {}
+            Some(Leave::AtOnce) => return,
+            Some(Leave::WhenWritten) => {
                 if let Some(connection) = connection.take() {
                     connection.flush(FLUSH);
                 }

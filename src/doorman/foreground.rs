@@ -58,10 +58,7 @@ pub enum Outcome {
 /// # Errors
 /// When the state folder cannot be used, or the process cannot get what it needs.
 pub fn carry(environment: &Environment, session: Option<Uuid>, once: bool) -> Result<Outcome> {
-    if environment
-        .get("OO_DOORMAN")
-        .is_some_and(|value| value == "0")
-    {
+    if super::is_off(environment) {
         return Ok(Outcome::NotHere("OO_DOORMAN is 0".to_owned()));
     }
     let row = match owner(environment, session)? {

@@ -45,6 +45,14 @@ use stdio::Incoming;
 const LINGER: Duration = Duration::from_secs(10);
 const LOOK_BACK: Duration = Duration::from_millis(200);
 
+/// Whether doormen are turned off: `OO_DOORMAN=0`.
+#[must_use]
+pub fn is_off(environment: &Environment) -> bool {
+    environment
+        .get("OO_DOORMAN")
+        .is_some_and(|value| value == "0")
+}
+
 /// Everything that can happen to a doorman.
 #[derive(Debug)]
 pub enum Event {
@@ -121,12 +129,9 @@ impl Doorman {
     /// A doorman below `parent`, and its first look around.
     #[must_use]
     pub fn new(environment: &Environment, parent: i32) -> Self {
-        let off = environment
-            .get("OO_DOORMAN")
-            .is_some_and(|value| value == "0");
         let now = Instant::now();
         let mut doorman = Self {
-            post: if off {
+            post: if is_off(environment) {
                 Post::Off
             } else {
                 Post::Looking {

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::ops::ControlFlow;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -82,12 +82,8 @@ impl Backlog {
             return Ok(None);
         }
         let fail = |e| Error::io("read", &path, e);
-        let file = File::options()
-            .read(true)
-            // A link that took its place since must not be followed.
-            .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
-            .open(&path)
-            .map_err(fail)?;
+        // A link that took its place since is not followed.
+        let file = store::open_to_read(&path)?;
         let meta = file.metadata().map_err(fail)?;
         let told = read_offset(&inbox.offset())?;
         let (mut acks, past, last) = read_acks(&inbox.acks(), meta.ino())?;
@@ -134,6 +130,11 @@ impl Backlog {
     #[must_use]
     pub const fn past(&self) -> &Past {
         &self.past
+    }
+
+    /// Hands over what the acks told; it is not needed for reading.
+    pub fn take_past(&mut self) -> Past {
+        std::mem::take(&mut self.past)
     }
 
     /// Whether the offset was no use, so that lines may come up again that were handled.

@@ -48,6 +48,11 @@ impl Lines {
     /// The same once the run is over: what nobody saw arrive, since the doorman died or left
     /// before, is looked for in the transcript, and waits again if it is not there.
     pub(super) fn at_the_end(inbox: &Inbox, since: Timestamp, config: Option<&Path>) -> Self {
+        let lines = Self::of(inbox, since);
+        // Mostly no line waits, and that is all.
+        if lines.pending.is_none_or(|pending| pending == 0) {
+            return lines;
+        }
         deliver::settle(inbox, config);
         Self::of(inbox, since)
     }

@@ -22,10 +22,10 @@ impl Delivery {
         self.flights.retain(|flight| flight.stage != Stage::Resting);
         self.offset = None;
         match Backlog::open(&self.inbox) {
-            Ok(Some(backlog)) => {
-                let past = backlog.past();
+            Ok(Some(mut backlog)) => {
+                let past = backlog.take_past();
                 self.delivered = past.delivered;
-                self.seen.clone_from(&past.seen);
+                self.seen = past.seen;
                 self.backlog = Some(backlog);
             }
             Ok(None) => {

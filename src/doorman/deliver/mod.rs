@@ -156,7 +156,7 @@ impl Delivery {
             Stage::Writing | Stage::Resting | Stage::Accepted => None,
         };
         let deadlines = self.flights.iter().filter_map(deadline).min();
-        let offer = if self.is_full() || self.is_writing() || !self.unrecorded.is_empty() {
+        let offer = if !self.may_offer() {
             None
         } else {
             let again = self.door_again.map(|(at, _)| at);

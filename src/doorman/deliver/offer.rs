@@ -13,7 +13,7 @@ use crate::session::registry::Row;
 impl Delivery {
     /// Makes the next line ready to be written, and puts it on record.
     pub fn offer(&mut self, now: Instant) -> Offer {
-        if self.is_writing() || self.is_full() || !self.unrecorded.is_empty() {
+        if !self.may_offer() {
             return Offer::None;
         }
         if self.door_again.is_some_and(|(at, _)| at > now) {
@@ -78,15 +78,13 @@ impl Delivery {
         Offer::None
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        let fills = |flight: &&Flight| flight.stage.fills_queue();
-        self.flights.iter().filter(fills).count() >= QUEUE
-    }
-
-    pub(super) fn is_writing(&self) -> bool {
-        self.flights
-            .iter()
-            .any(|flight| flight.stage == Stage::Writing)
+    /// Whether a line may be offered: none is being written, the queue has room, and what is on
+    /// record is up to date.
+    pub(super) fn may_offer(&self) -> bool {
+        let mut stages = self.flights.iter().map(|flight| flight.stage);
+        let writing = stages.clone().any(|stage| stage == Stage::Writing);
+        let full = stages.by_ref().filter(|stage| stage.fills_queue()).count() >= QUEUE;
+        !writing && !full && self.unrecorded.is_empty()
     }
 
     pub(super) fn stuck(&mut self, why: String, now: Instant) -> Offer {

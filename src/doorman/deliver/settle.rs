@@ -14,9 +14,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// session's claude has ended: those that are there have arrived, the others are queued again.
 /// `config` is claude's configuration folder. While a doorman is at work, nothing is done.
 pub fn settle(inbox: &Inbox, config: Option<&Path>) {
-    if !inbox.counts().is_ok_and(|counts| counts.pending > 0) {
-        return;
-    }
     let Ok(_lock) = Lock::try_take(&inbox.doorman_lock()) else {
         return;
     };
