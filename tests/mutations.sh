@@ -13,8 +13,8 @@ export CARGO_TARGET_DIR="$PWD/target/mutations/build"
 
 # name | file | what is replaced (a Perl pattern) | by what | tests that have to fail
 mutations=(
-'listener|src/doorman/reach.rs|door\.belongs_to\(&self\.peer\)\s*\.map_err\(\|shut\| shut\.text\(socket\)\)\?;\s*Ok|Ok|steer_doors::'
-'environment-socket|src/doorman/reach.rs|door\.belongs_to\(&self\.peer\)\.ok\(\)\?;\s*Some|Some|steer_doors::'
+'listener|src/doorman/reach.rs|open\.door\s*\.belongs_to\(&self\.peer\)\s*\.map_err\(\|shut\| shut\.text\(&open\.socket\)\)\?;||steer_doors::'
+'environment-socket|src/doorman/reach.rs|door\.belongs_to\(owner\)\?;|let _ = owner;|steer_doors::'
 'explicit-session|src/doorman/foreground.rs|row\.session_id == session && row\.live\(\)|row.live()|doorman_by_hand::'
 'session-id-in-frame|src/inbox/frame.rs|    session_id: Uuid,|    #[serde(skip)]\n    session_id: Uuid,|inbox::frame'
 'session-switch|src/doorman/deliver/offer.rs|&& session != self\.inbox\.session\(\)|\&\& session.is_nil()|deliver::'

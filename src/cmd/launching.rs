@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::exit::{Cause, Class, Verb};
 use crate::platform::environment::Environment;
 use crate::platform::host;
-use crate::run::child_env;
+use crate::run::child_env::{self, ChildEnvironment};
 use crate::run::holders::Holder;
 use crate::run::launch::{self, Prepared};
 use crate::run::result::{ResultDocument, State};
@@ -104,18 +104,26 @@ pub fn prepare(
     context: &Context,
     session_lock: Option<Lock>,
 ) -> Result<Prepared> {
-    let environment = child_env::child_environment(
-        &context.environment,
-        &spec.env,
-        &spec.drop_env,
-        &context.inherited,
-    )?;
+    let environment = child_environment(&spec, context)?;
     launch::prepare(
         &StateDir::locate(&context.environment)?,
         spec,
         prompt,
         environment,
         session_lock,
+    )
+}
+
+/// The environment that a run's claude gets.
+///
+/// # Errors
+/// When a variable cannot be kept or passed on.
+pub fn child_environment(spec: &LaunchSpec, context: &Context) -> Result<ChildEnvironment> {
+    child_env::child_environment(
+        &context.environment,
+        &spec.env,
+        &spec.drop_env,
+        &context.inherited,
     )
 }
 

@@ -16,7 +16,6 @@ use crate::exit::{Cause, Class, Verb};
 use crate::inbox::Priority;
 use crate::platform::clock;
 use crate::run::brief::Brief;
-use crate::run::child_env;
 use crate::run::holders::{Holder, Look};
 use crate::run::launch::Prepared;
 use crate::run::prompt;
@@ -254,12 +253,7 @@ fn ask(args: &Args, context: &Context) -> std::result::Result<Asked, NotBegun> {
 
 /// claude's configuration folder, by the environment that the child will have.
 fn config(spec: &LaunchSpec, cwd: Option<&Path>, context: &Context) -> Result<Option<PathBuf>> {
-    let environment = child_env::child_environment(
-        &context.environment,
-        &spec.env,
-        &spec.drop_env,
-        &context.inherited,
-    )?;
+    let environment = launching::child_environment(spec, context)?;
     match (session::config_dir(&environment.variables), cwd) {
         (Some(config), Some(cwd)) => Ok(Some(cwd.join(config))),
         (Some(config), None) if config.is_relative() => Err(Error::refused(format!(

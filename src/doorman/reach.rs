@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::door::Door;
+use super::door::{Door, Shut};
 use crate::platform::environment::Environment;
 use crate::platform::process::Identity;
 use crate::session::registry::{self, Row};
@@ -32,6 +32,8 @@ struct Told {
 /// A door that is open, and what to say first.
 #[derive(Debug)]
 pub struct Open {
+    /// Where it is.
+    socket: PathBuf,
     /// The connection.
     pub door: Door,
     /// The line with the token that the door may ask for; empty when there is none.
@@ -111,35 +113,40 @@ impl Reach {
     /// # Errors
     /// Why it cannot be used, as a sentence.
     pub fn door(&self, row: Option<&Row>) -> Result<Open, String> {
-        let own = self.told.as_ref().and_then(|told| {
-            let door = Door::connect(&told.socket).ok()?;
-            door.belongs_to(&self.peer).ok()?;
-            Some((&told.socket, door, greeting(told.token.as_deref())))
-        });
-        let (socket, door, greeting) = match own {
-            Some(own) => own,
-            None => {
-                let socket = row.and_then(|row| row.socket.as_ref());
-                let socket = socket.ok_or_else(|| self.without_door())?;
-                let door = Door::connect(socket).map_err(|shut| shut.text(socket))?;
-                (socket, door, Vec::new())
-            }
+        let told = match &self.told {
+            Some(told) => told.open(&self.peer),
+            None => Err("the session has no door".to_owned()),
         };
-        door.belongs_to(&self.peer)
-            .map_err(|shut| shut.text(socket))?;
-        Ok(Open { door, greeting })
+        let open = match (told, row.and_then(|row| row.socket.as_deref())) {
+            (Ok(open), _) => open,
+            (Err(why), None) => return Err(why),
+            (Err(_), Some(socket)) => Open {
+                door: Door::connect(socket).map_err(|shut| shut.text(socket))?,
+                socket: socket.to_owned(),
+                greeting: Vec::new(),
+            },
+        };
+        open.door
+            .belongs_to(&self.peer)
+            .map_err(|shut| shut.text(&open.socket))?;
+        Ok(open)
     }
+}
 
-    /// Why there is no door, when the row names none.
-    fn without_door(&self) -> String {
-        let Some(told) = &self.told else {
-            return "the session has no door".to_owned();
+impl Told {
+    /// Opens the door that the environment names, if it is the owner's.
+    fn open(&self, owner: &Identity) -> Result<Open, String> {
+        let open = || {
+            let door = Door::connect(&self.socket)?;
+            door.belongs_to(owner)?;
+            Ok(door)
         };
-        let door = Door::connect(&told.socket);
-        match door.and_then(|door| door.belongs_to(&self.peer)) {
-            Err(shut) => shut.text(&told.socket),
-            Ok(()) => "the session's door was shut for a moment".to_owned(),
-        }
+        let door = open().map_err(|shut: Shut| shut.text(&self.socket))?;
+        Ok(Open {
+            door,
+            socket: self.socket.clone(),
+            greeting: greeting(self.token.as_deref()),
+        })
     }
 }
 
