@@ -55,4 +55,5 @@ mod start_refused;
 mod start_reports;
 mod steer;
 mod steer_doors;
+mod steer_storms;
 mod verbs_misc;

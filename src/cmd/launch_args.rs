@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::hold_arg::HoldArg;
 use super::{Context, extra_args};
 use crate::error::{Error, Kind, Result};
 use crate::exit::Verb;
@@ -23,6 +24,10 @@ use crate::session::ancestry;
 /// The options.
 #[derive(Debug, clap::Args)]
 pub struct LaunchArgs {
+    /// Whether the session stays open.
+    #[command(flatten)]
+    pub hold: HoldArg,
+
     /// Name the session, for people and for other verbs
     #[arg(long, value_name = "NAME")]
     pub name: Option<OsString>,
@@ -183,7 +188,7 @@ impl LaunchArgs {
             env,
             drop_env,
             limits: self.limits(),
-            hold: None,
+            hold: self.hold.hold(),
             parent: match self.parent {
                 Some(session_id) => Some(Parent {
                     session_id,

@@ -7,7 +7,6 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::asking::Format;
-use super::hold_arg::HoldArg;
 use super::launch_args::{self, LaunchArgs};
 use super::launching::{self, NotBegun};
 use super::{Context, send as sending};
@@ -71,10 +70,6 @@ pub struct Args {
     /// While somebody has the session, send it the line, as `oo send` does and with its classes
     #[arg(long, conflicts_with_all = ["fork", "wait"])]
     pub send_if_held: bool,
-
-    /// Whether it stays open.
-    #[command(flatten)]
-    pub hold: HoldArg,
 
     /// What claude is told, and how long it may take.
     #[command(flatten)]
@@ -159,10 +154,7 @@ fn ask(args: &Args, context: &Context) -> std::result::Result<Asked, NotBegun> {
     let cwd = cwd.map(|cwd| launch_args::folder(Some(cwd))).transpose()?;
     // Where it works and which session it is comes later; all that can be refused is refused now.
     let nowhere = PathBuf::from("/");
-    let mut spec = LaunchSpec {
-        hold: args.hold.hold(),
-        ..args.launch.spec(Verb::Resume, nowhere, context)?
-    };
+    let mut spec = args.launch.spec(Verb::Resume, nowhere, context)?;
     let state = StateDir::locate(&context.environment)?;
     let config = config(&spec, cwd.as_deref(), context)?;
     let mut programs = Programs::known(&context.environment);

@@ -3,13 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::hold_arg::HoldArg;
 use super::launch_args::{self, LaunchArgs};
 use super::{Context, launching};
 use crate::error::Result;
 use crate::exit::Verb;
 use crate::run::launch::Prepared;
-use crate::run::spec::LaunchSpec;
 
 /// Start a session, and give its answer.
 ///
@@ -28,10 +26,6 @@ pub struct Args {
     /// Read the prompt from this file; `-` for stdin
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
-
-    /// Whether it stays open.
-    #[command(flatten)]
-    pub hold: HoldArg,
 
     /// What claude is told, and how long it may take.
     #[command(flatten)]
@@ -54,10 +48,7 @@ fn prepare(args: &Args, context: &Context) -> Result<Prepared> {
     let source = launch_args::prompt_source(args.prompt.as_deref(), args.prompt_file.as_deref())?;
     // The cheap refusals come first: a prompt on stdin may take its writer a while.
     let cwd = launch_args::folder(args.launch.cwd.as_deref())?;
-    let spec = LaunchSpec {
-        hold: args.hold.hold(),
-        ..args.launch.spec(Verb::Start, cwd, context)?
-    };
+    let spec = args.launch.spec(Verb::Start, cwd, context)?;
     let prompt = crate::run::prompt::read(&source)?;
     launching::prepare(spec, &prompt, context, None)
 }

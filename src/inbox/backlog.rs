@@ -9,21 +9,17 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader};
-use std::ops::ControlFlow;
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 use super::message::{self, Message, Place, Refusal};
-use super::{Ack, AckClass, Inbox, LONGEST_LINE, LineState, check};
+use super::past::{self, Last, Past};
+use super::{Ack, Inbox, LONGEST_LINE, check};
 use crate::error::{Error, Result};
-use crate::store::{self, each_line};
-
-/// An ack has a few hundred bytes; what is much longer is none.
-const LONGEST_ACK: usize = 64 * 1024;
+use crate::store;
 
 const CHUNK: usize = 64 * 1024;
 
@@ -40,17 +36,6 @@ pub struct Entry {
     pub message: std::result::Result<Message, Refusal>,
     /// The last ack of it, if something was begun.
     pub ack: Option<Ack>,
-}
-
-/// What the acks tell, of all lines that ever were in this inbox.
-#[derive(Debug, Default)]
-pub struct Past {
-    /// Acks with the state `seen`: lines that reached the model's context.
-    pub delivered: u64,
-    /// Lines of the file that do not parse.
-    pub bad: u64,
-    /// The messages that were seen, and how.
-    pub seen: HashMap<Uuid, Option<AckClass>>,
 }
 
 /// A reader of an inbox.
@@ -86,7 +71,7 @@ impl Backlog {
         let file = store::open_to_read(&path)?;
         let meta = file.metadata().map_err(fail)?;
         let told = read_offset(&inbox.offset())?;
-        let (mut acks, past, last) = read_acks(&inbox.acks(), meta.ino())?;
+        let (mut acks, past, last) = past::read(&inbox.acks(), meta.ino())?;
         let of_another = match last {
             Last::None => false,
             Last::OfAnother => true,
@@ -294,17 +279,6 @@ fn is_start_of_line(file: &File, offset: u64, length: u64) -> io::Result<bool> {
     Ok(before == *b"\n")
 }
 
-/// What the last of all acks is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Last {
-    /// There is none.
-    None,
-    /// Another inode.
-    OfAnother,
-    /// The line at this offset.
-    Of(u64),
-}
-
 /// Whether the line that an ack is about is still there: a file that was cut and written anew may
 /// be as long as it was.
 fn fits(file: &File, ack: &Ack, length: u64) -> io::Result<bool> {
@@ -328,45 +302,6 @@ fn fits(file: &File, ack: &Ack, length: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// The last ack of each line of this inode, what all acks tell, and what the last of all is about.
-fn read_acks(path: &Path, inode: u64) -> Result<(HashMap<u64, Ack>, Past, Last)> {
-    let mut acks: HashMap<u64, Ack> = HashMap::new();
-    let mut past = Past::default();
-    let mut last = Last::None;
-    let file = match store::regular(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((acks, past, last)),
-        Err(e) => return Err(Error::io("read", path, e)),
-    };
-    let read = each_line(&mut BufReader::new(file), LONGEST_ACK, |line| {
-        let ack = line
-            .bytes
-            .and_then(|bytes| serde_json::from_slice::<Ack>(bytes).ok());
-        match ack {
-            Some(ack) => {
-                if ack.state == LineState::Seen {
-                    past.delivered += 1;
-                    if let Some(msg_id) = ack.msg_id {
-                        past.seen.insert(msg_id, ack.class);
-                    }
-                }
-                last = if ack.inode == inode {
-                    Last::Of(ack.line_offset)
-                } else {
-                    Last::OfAnother
-                };
-                if ack.inode == inode {
-                    acks.insert(ack.line_offset, ack);
-                }
-            }
-            None => past.bad += u64::from(line.whole),
-        }
-        ControlFlow::Continue(())
-    });
-    read.map_err(|e| Error::io("read", path, e))?;
-    Ok((acks, past, last))
-}
-
 #[cfg(test)]
 #[allow(
     clippy::disallowed_methods,
@@ -375,7 +310,10 @@ fn read_acks(path: &Path, inode: u64) -> Result<(HashMap<u64, Ack>, Past, Last)>
 mod tests {
     use std::io::Write;
 
+    use uuid::Uuid;
+
     use super::super::tests::scratch;
+    use super::super::{AckClass, LineState};
     use super::*;
 
     fn append(inbox: &Inbox, text: &[u8]) {

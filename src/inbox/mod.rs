@@ -26,15 +26,17 @@ mod follow;
 pub mod frame;
 mod heartbeat;
 mod message;
+mod past;
 mod throttle;
 
 pub use ack::{Ack, AckClass, LineState};
 pub use append::{LockedInbox, PATIENCE, Written};
-pub use backlog::{Backlog, Entry, Past};
+pub use backlog::{Backlog, Entry};
 pub use counts::{Arrivals, Counter, Counts};
 pub use follow::Follower;
 pub use heartbeat::{FRESH_FOR, Heartbeat, State};
 pub use message::{LONGEST_SENDER, Message, Place, Priority, Refusal, check_sender, sha256};
+pub use past::Past;
 pub use throttle::{LONGEST_INTERVAL, Senders};
 
 /// The most bytes that a line may have, its line feed included.
