@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::config::config_file;
 use super::{Finding, Outcome, Surroundings};
+use crate::store;
 
 pub(super) fn check(surroundings: &Surroundings<'_>) -> Outcome {
     let set = |name: &str| {
@@ -41,7 +42,7 @@ fn login(surroundings: &Surroundings<'_>) -> Option<String> {
 }
 
 fn has_account(path: &Path) -> bool {
-    let parsed = std::fs::read(path)
+    let parsed = store::read_file(path)
         .ok()
         .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     parsed.is_some_and(|value| value.get("oauthAccount").is_some_and(Value::is_object))

@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::platform::environment::Environment;
 use crate::session;
-use crate::store::StateDir;
+use crate::store::{self, StateDir};
 
 mod claude;
 mod config;
@@ -230,7 +230,7 @@ fn lines(name: &'static str, outcome: Outcome) -> Vec<Line> {
 
 /// A text that was read, or the finding that it could not be; nothing when it is not there.
 fn read_text(path: &Path) -> std::result::Result<Option<String>, Finding> {
-    match std::fs::read(path) {
+    match store::read_file(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => {

@@ -5,7 +5,6 @@
 //! link is the one that counts.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::store::{Ledger, LedgerLines};
+use crate::store::{self, Ledger, LedgerLines};
 
 /// Who wrote a link down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,7 +148,7 @@ pub fn ancestors(parents: &HashMap<Uuid, Uuid>, session: Uuid) -> HashSet<Uuid> 
 /// Whether the text of an id occurs in a file; reads it in pieces.
 fn mentions(path: &Path, id: Uuid) -> Result<bool> {
     let fail = |e| Error::io("read", path, e);
-    let mut file = match File::open(path) {
+    let mut file = match store::regular(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(e) => return Err(fail(e)),

@@ -6,7 +6,7 @@
 //!   [`Row::live`].
 //! - The key files that lie beside the rows are never opened.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::error::{Error, Kind, Result};
 use crate::platform::host;
 use crate::platform::process::{self, Identity};
+use crate::store;
 
 /// A row has a few hundred bytes; what is much longer is none.
 const LONGEST: u64 = 256 * 1024;
@@ -242,15 +243,8 @@ fn pid_of(name: &str) -> Option<i32> {
 }
 
 fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    // Asked first, since to open a pipe would wait for its writer.
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_file() => {}
-        Ok(_) => return Err(io::Error::other("it is not a file")),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(e),
-    }
     let mut bytes = Vec::new();
-    match File::open(path) {
+    match store::regular(path) {
         Ok(file) => file.take(LONGEST).read_to_end(&mut bytes)?,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e),
