@@ -8,9 +8,16 @@ use nix::sys::signal::Signal;
 use crate::send::{AT_ONCE, SEEN, is, send};
 use crate::support::env::TestEnv;
 use crate::support::post::Session;
-use crate::support::process::{until, until_some};
+use crate::support::process::{Running, until, until_some};
 
 const SOON: Duration = Duration::from_secs(60);
+
+/// A line on its way, with a minute to arrive.
+fn sending(env: &TestEnv, session: &Session) -> Running {
+    let id = session.id.to_string();
+    env.oo(["send", &id, "look here", "--json", "--wait=60s"])
+        .spawn()
+}
 
 #[test]
 fn a_doorman_that_comes_up_is_waited_for() {
@@ -51,10 +58,7 @@ fn a_doorman_that_goes_ends_the_wait() {
         let mut session = Session::live(&env, None);
         let mut keeper = env.program("/bin/cat").held_stdin().spawn();
         session.beat(keeper.pid(), "following", 0);
-        let id = session.id.to_string();
-        let sending = env
-            .oo(["send", &id, "look here", "--json", "--wait=60s"])
-            .spawn();
+        let sending = sending(&env, &session);
         let line = until_some(SOON, "the line", || session.lines().pop());
         session.ack(&line, "delivered-steer", "offered");
         if what == "death" {
@@ -82,10 +86,7 @@ fn a_line_that_is_queued_again_is_not_delivered() {
     let mut session = Session::live(&env, None);
     let mut keeper = env.program("/bin/cat").held_stdin().spawn();
     session.beat(keeper.pid(), "following", 0);
-    let id = session.id.to_string();
-    let sending = env
-        .oo(["send", &id, "look here", "--json", "--wait=60s"])
-        .spawn();
+    let sending = sending(&env, &session);
     let line = until_some(SOON, "the line", || session.lines().pop());
     session.ack(&line, "delivered-steer", "accepted");
     session.ack(&line, "delivered-steer", "queued");
@@ -100,10 +101,7 @@ fn what_the_doorman_said_last_counts_more_than_that_it_left() {
     let mut session = Session::live(&env, None);
     let mut keeper = env.program("/bin/cat").held_stdin().spawn();
     session.beat(keeper.pid(), "following", 0);
-    let id = session.id.to_string();
-    let sending = env
-        .oo(["send", &id, "look here", "--json", "--wait=60s"])
-        .spawn();
+    let sending = sending(&env, &session);
     let line = until_some(SOON, "the line", || session.lines().pop());
     // Its end wakes the sender; the ack is there by then.
     session.ack(&line, "delivered-start", "seen");

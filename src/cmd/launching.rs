@@ -8,7 +8,7 @@ use super::Context;
 use crate::error::{Error, Kind, Result};
 use crate::exit::{Cause, Class, Verb};
 use crate::platform::environment::Environment;
-use crate::platform::host;
+use crate::platform::{host, runtime};
 use crate::run::child_env::{self, ChildEnvironment};
 use crate::run::holders::Holder;
 use crate::run::launch::{self, Prepared};
@@ -176,16 +176,13 @@ fn supervise(
     // A relative one is relative to the folder that claude works in.
     let config = session::config_dir(&prepared.environment.variables)
         .map(|config| prepared.spec.cwd.join(config));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| {
-            prepared.refuse(Error::io(
-                "make a runtime for",
-                Path::new("the supervisor"),
-                e,
-            ))
-        })?;
+    let runtime = runtime::on_this_thread().map_err(|e| {
+        prepared.refuse(Error::io(
+            "make a runtime for",
+            Path::new("the supervisor"),
+            e,
+        ))
+    })?;
     let mut view =
         RunView::new(console, output.follow, output.json).held(prepared.spec.hold.is_some());
     let surroundings = Surroundings {

@@ -14,6 +14,7 @@ use super::{Doorman, Event, Leave};
 use crate::error::{Error, Result};
 use crate::platform::environment::Environment;
 use crate::platform::pidfd::PidFd;
+use crate::platform::runtime;
 use crate::platform::signals::StopSignals;
 use crate::platform::watch::{Watch, Watched};
 use crate::store::Lock;
@@ -33,7 +34,7 @@ const STACK: usize = 64 * 1024;
 /// When the process cannot get what a server needs: threads, signals, a runtime.
 pub fn serve(environment: &Environment) -> Result<u8> {
     let fail = |e: io::Error| Error::failed(format!("cannot start the doorman: {e}"));
-    runtime().map_err(fail)?.block_on(async {
+    runtime::on_this_thread().map_err(fail)?.block_on(async {
         let mut stop = StopSignals::listen().map_err(fail)?;
         let parent = nix::unistd::getppid().as_raw();
         let handle = PidFd::open(parent);
@@ -57,13 +58,6 @@ pub fn serve(environment: &Environment) -> Result<u8> {
         attend(&mut doorman, Some(connection), ended, &mut stop).await;
         Ok(0)
     })
-}
-
-pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()
 }
 
 /// The loop; without a connection nobody speaks to it.

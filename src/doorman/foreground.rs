@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::attend::{attend, runtime};
+use super::attend::attend;
 use super::reach::Reach;
 use super::seat::Seat;
 use super::{Doorman, Post};
@@ -20,6 +20,7 @@ use crate::inbox::{Inbox, State};
 use crate::platform::environment::Environment;
 use crate::platform::pidfd::PidFd;
 use crate::platform::process;
+use crate::platform::runtime;
 use crate::platform::signals::StopSignals;
 use crate::session::ancestry::{self, Programs};
 use crate::session::config_dir;
@@ -87,7 +88,7 @@ pub fn carry(environment: &Environment, session: Option<Uuid>, once: bool) -> Re
         return Ok(Outcome::NotHere(why.to_owned()));
     }
     let fail = |e: std::io::Error| Error::failed(format!("cannot start the doorman: {e}"));
-    runtime().map_err(fail)?.block_on(async {
+    runtime::on_this_thread().map_err(fail)?.block_on(async {
         let mut stop = StopSignals::listen().map_err(fail)?;
         let handle = PidFd::open(row.process.pid).map_err(fail)?;
         let peer = row.process.clone();

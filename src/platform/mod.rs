@@ -12,6 +12,7 @@ pub mod pipe;
 pub mod probe;
 pub mod process;
 pub mod readiness;
+pub mod runtime;
 pub mod signals;
 pub mod spawn;
 pub mod terminal;

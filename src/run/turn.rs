@@ -13,6 +13,7 @@ use super::holders::{Holder, Look};
 use super::launch::{self, Taken};
 use crate::error::{Error, Kind, Result};
 use crate::platform::pidfd::PidFd;
+use crate::platform::runtime;
 use crate::platform::signals::{StopSignal, StopSignals};
 use crate::store::Lock;
 
@@ -42,9 +43,7 @@ pub fn take(look: &Look<'_>, session: Uuid, wait: Option<Duration>) -> Result<Tu
     let first = ask(look, session)?;
     match (first, wait) {
         (Turn::Held(holder), Some(wait)) if !wait.is_zero() => {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
+            let runtime = runtime::on_this_thread()
                 .map_err(|e| Error::refused(format!("cannot wait for session {session}: {e}")))?;
             runtime.block_on(wait_for(look, session, holder, wait))
         }

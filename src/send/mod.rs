@@ -18,8 +18,8 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::inbox::{Follower, Inbox, LineState, PATIENCE, Priority, Written};
-use crate::platform::clock;
 use crate::platform::signals::StopSignals;
+use crate::platform::{clock, runtime};
 use crate::store::StateDir;
 
 pub mod compose;
@@ -112,9 +112,7 @@ pub fn send(request: &Request, around: &Surroundings) -> Report {
     let mut report = Report::about(request.session, around);
     let sent = compose::compose(request, around).and_then(|letter| {
         report.from = letter.message.from.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
+        let runtime = runtime::on_this_thread()
             .map_err(|e| Error::io("make a runtime for", Path::new("oo send"), e))?;
         runtime.block_on(deliver(request, around, &letter, &mut report))
     });
